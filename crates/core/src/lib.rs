@@ -1,0 +1,49 @@
+//! The replicated machine of Ticketrail. A map of the house:
+//!
+//! - [`view`]: what `apply` reads; [`writes`]: what it writes.
+//!
+//! Pure: no IO, clock, randomness, threads, logging, floats or hash map iteration. The same view and entry give the
+//! same outcome on every replica.
+
+pub mod view;
+pub mod writes;
+
+pub use view::{MemView, View, ViewError};
+pub use writes::{Write, WriteSet};
+
+/// A Raft group. All queues live in group 1; group 0 is kept for cluster metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The group of every queue today.
+    pub const QUEUES: GroupId = GroupId(1);
+}
+
+/// Where an entry stands in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition {
+    /// The leader's term, from 1.
+    pub term: u64,
+    /// The entry's index, from 1 (0: the membership that founds the group).
+    pub index: u64,
+}
+
+/// Which kind of value a key holds, so that a store may keep large bodies apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Small records: everything but bodies.
+    Data,
+    /// Message bodies over 4 KiB.
+    Body,
+}
+
+impl Family {
+    /// The first byte of every body key.
+    pub const BODY_TAG: u8 = b'b';
+
+    /// The family of `key`, by its first byte.
+    pub fn of(key: &[u8]) -> Family {
+        if key.first() == Some(&Self::BODY_TAG) { Family::Body } else { Family::Data }
+    }
+}
