@@ -1,24 +1,32 @@
 //! The replicated machine of Ticketrail. A map of the house:
 //!
-//! - [`view`]: what `apply` reads; [`writes`]: what it writes.
+//! - [`view`]: what `apply` reads; [`writes`]: what it writes;
+//! - [`command`]: what stands in the log; [`reply`]: what `apply` answers; [`query`]: what can be asked without an entry;
+//! - [`ids`], [`names`], [`time`], [`limits`]: the words they share.
 //!
 //! Pure: no IO, clock, randomness, threads, logging, floats or hash map iteration. The same view and entry give the
 //! same outcome on every replica.
 
+pub mod apply;
+pub mod command;
+pub mod ids;
+pub mod limits;
+pub mod names;
+pub mod query;
+pub mod reply;
+pub mod time;
 pub mod view;
 pub mod writes;
 
+pub use apply::{apply, next_due, query as answer};
+pub use command::{Command, Entry, Request, RequestId};
+pub use ids::{GroupId, IdError, LeaseToken, MessageId, Place, QueueId, Space};
+pub use names::{NameError, Namespace, QueueName};
+pub use query::{Answer, Query};
+pub use reply::{Answered, Effect, Fault, Outcome, Rejection, Reply};
+pub use time::{LeaseTime, Timestamp};
 pub use view::{MemView, View, ViewError};
 pub use writes::{Write, WriteSet};
-
-/// A Raft group. All queues live in group 1; group 0 is kept for cluster metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-impl GroupId {
-    /// The group of every queue today.
-    pub const QUEUES: GroupId = GroupId(1);
-}
 
 /// Where an entry stands in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,0 +1,100 @@
+//! Every bound of the machine, with its reason. Times are in milliseconds, sizes in bytes.
+
+/// The longest name: fits a key, a metric label and a terminal line.
+pub const NAME_BYTES: usize = 200;
+/// The largest body: large payloads belong in an object store, with a reference here.
+pub const BODY_BYTES: usize = 1 << 20;
+/// The largest body that configuration may allow: an entry holds at most 8 MiB and must hold one message whole.
+pub const BODY_BYTES_CONFIGURABLE: usize = 4 << 20;
+/// Bodies up to this size stand inside the message record; larger ones in a key space of their own, so that compaction
+/// of records does not move them.
+pub const BODY_INLINE_BYTES: usize = 4 << 10;
+/// Tags of a message.
+pub const TAGS: usize = 64;
+/// One side of a tag, in bytes.
+pub const TAG_BYTES: usize = 256;
+/// All headers of a message together, names and values.
+pub const HEADERS_BYTES: usize = 16 << 10;
+/// Content type, type, correlation id, reply-to and worker, each.
+pub const FIELD_BYTES: usize = 256;
+/// Messages of one enqueue, settlements of one settle, deliveries of one receive.
+pub const BATCH: usize = 1_000;
+/// Bytes of one batch, and of a receive's reply by default.
+pub const BATCH_BYTES: usize = 4 << 20;
+/// The shortest lease: shorter ones expire while the reply travels.
+pub const LEASE_MIN_MS: u64 = 1_000;
+/// The longest lease, and the longest time after its grant to which it can be extended.
+pub const LEASE_MAX_MS: u64 = 12 * HOUR_MS;
+/// A queue's lease unless it says otherwise.
+pub const LEASE_DEFAULT_MS: u64 = 60_000;
+/// The longest a receive may wait: load balancers cut silent calls at about that time.
+pub const WAIT_MAX_MS: u64 = 60_000;
+/// A receive's wait unless it says otherwise.
+pub const WAIT_DEFAULT_MS: u64 = 10_000;
+/// The longest delay.
+pub const DELAY_MAX_MS: u64 = 366 * DAY_MS;
+/// The attempt budget unless a queue says otherwise.
+pub const ATTEMPTS_DEFAULT: u32 = 5;
+/// The largest attempt budget; 0 means without limit.
+pub const ATTEMPTS_MAX: u32 = 100;
+/// The window in which failures are counted, unless a queue says otherwise.
+pub const FAILURE_WINDOW_DEFAULT_MS: u64 = DAY_MS;
+/// The longest failure window.
+pub const FAILURE_WINDOW_MAX_MS: u64 = 366 * DAY_MS;
+/// The base of the backoff: the n-th failure waits up to base * 2^n.
+pub const BACKOFF_BASE_DEFAULT_MS: u64 = 1_000;
+/// The cap of the backoff.
+pub const BACKOFF_CAP_DEFAULT_MS: u64 = 60_000;
+/// The longest backoff that a queue may ask for.
+pub const BACKOFF_MAX_MS: u64 = DAY_MS;
+/// A queue's depth bound unless it says otherwise; 0 means without limit.
+pub const DEPTH_DEFAULT: u64 = 1_000_000;
+/// Failures kept of each message.
+pub const HISTORY: u64 = 16;
+/// The text of a failure; its code gets `FIELD_BYTES`.
+pub const FAILURE_TEXT_BYTES: usize = 512;
+/// The reason and the author of a pause, each.
+pub const NOTE_BYTES: usize = 512;
+/// The output of an ack.
+pub const OUTPUT_BYTES: usize = 64 << 10;
+/// The priority of every message until priorities come.
+pub const PRIORITY_DEFAULT: u8 = 4;
+
+/// Keys that one scan in `apply` looks at: an entry takes milliseconds, never seconds.
+pub const SCAN_KEYS: usize = 1_000;
+/// Timers that one Tick fires: each writes a handful of keys.
+pub const TICK_TIMERS: usize = 1_000;
+/// Leases that one Expire ends.
+pub const EXPIRE_LEASES: usize = 1_000;
+/// Keys that one entry may write.
+pub const ENTRY_KEYS: usize = 10_000;
+/// Bytes that one entry may write.
+pub const ENTRY_BYTES: usize = 8 << 20;
+/// Requests of one entry.
+pub const ENTRY_REQUESTS: usize = 256;
+/// Bytes at which the proposer closes an entry; one larger request may still be an entry of its own.
+pub const ENTRY_TARGET_BYTES: usize = 1 << 20;
+/// Cluster time that one entry of the same term may add: a leap of a clock moves nothing by more.
+pub const CLOCK_STEP_MS: u64 = 10_000;
+
+/// Outcomes stored for one session; a client that asks for more must first say what it has seen.
+pub const SESSION_OUTCOMES: u64 = 1_024;
+/// Idle time, on the lease clock, after which a session ends.
+pub const SESSION_IDLE_MS: u64 = 10 * 60_000;
+/// Sessions at one time.
+pub const SESSIONS: u64 = 100_000;
+/// Queues at one time: each costs a record and a metric series.
+pub const QUEUES: u64 = 100_000;
+/// The largest page of a listing or a peek.
+pub const PAGE: usize = 1_000;
+
+/// A timer that is due within this time is never deleted early: it fires and finds nothing to do.
+pub const TIMER_LAZY_MS: u64 = 10 * 60_000;
+
+/// Retry-After where the queue has no drain rate to reckon with.
+pub const RETRY_AFTER_MS: u64 = 1_000;
+
+/// One hour in milliseconds.
+pub const HOUR_MS: u64 = 3_600_000;
+/// One day in milliseconds.
+pub const DAY_MS: u64 = 24 * HOUR_MS;

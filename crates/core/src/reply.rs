@@ -1,0 +1,463 @@
+//! What `apply` answers: replies, rejections, effects and faults.
+//!
+//! Replies and rejections are prost messages because the outcomes of a session's requests are stored.
+
+use crate::ids::{GroupId, MessageId, Place, QueueId};
+use crate::view::ViewError;
+use crate::writes::WriteSet;
+
+/// All that one entry does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The changes, to be committed together with the entry's position.
+    pub writes: WriteSet,
+    /// One result for each request, in order.
+    pub replies: Vec<Result<Reply, Rejection>>,
+    /// Hints for the leader. Followers drop them; all can be recomputed.
+    pub effects: Vec<Effect>,
+}
+
+/// This replica's data is broken: the node stops. A user's mistake is never a fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The store failed.
+    #[error("{0}")]
+    View(#[from] ViewError),
+    /// A record does not decode, or breaks an invariant.
+    #[error("expected {expected} under key {key}, but {found}")]
+    Broken {
+        /// What should have been there.
+        expected: &'static str,
+        /// The key, in hexadecimal.
+        key: String,
+        /// What was there.
+        found: String,
+    },
+    /// An entry holds what this version does not know.
+    #[error("expected an entry that this version knows, but {0}; upgrade this node")]
+    Newer(String),
+    /// The entry does not follow the one applied before.
+    #[error("expected an entry after index {applied}, but got index {got}")]
+    Order {
+        /// The index applied last.
+        applied: u64,
+        /// The index that came.
+        got: u64,
+    },
+}
+
+/// Something the leader should look at; never needed for correctness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Messages of this queue became ready: serve its waiters.
+    Wake(QueueId),
+    /// A lease runs until `deadline` on the lease clock.
+    Leased {
+        /// The queue.
+        queue: QueueId,
+        /// The message.
+        sequence: u64,
+        /// When it ends on the lease clock, in milliseconds.
+        deadline_ms: u64,
+        /// The log index of its grant.
+        granted_index: u64,
+    },
+    /// A lease that ran until `deadline_ms` is over or was moved.
+    LeaseEnded {
+        /// The queue.
+        queue: QueueId,
+        /// The message.
+        sequence: u64,
+        /// The deadline it had, on the lease clock.
+        deadline_ms: u64,
+    },
+    /// A timer was set: something is due at this cluster time.
+    Due(u64),
+    /// Work is left: propose another `Tick` at once.
+    TickAgain,
+}
+
+/// A request's answer, with whether it is the stored outcome of an earlier one.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Reply {
+    /// True where an earlier request with the same id had this outcome.
+    #[prost(bool, tag = "1")]
+    pub replayed: bool,
+    /// The log index at which it took effect.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
+    /// Which request of that entry it was, from 0.
+    #[prost(uint32, tag = "3")]
+    pub ordinal: u32,
+    /// Cluster time at which it took effect, in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub at_ms: u64,
+    /// The answer.
+    #[prost(oneof = "Answered", tags = "10, 11, 12, 13, 20, 21, 30, 32, 33")]
+    pub answered: Option<Answered>,
+}
+
+/// The answer to each command.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Answered {
+    /// To `Commit`.
+    #[prost(message, tag = "10")]
+    Committed(Committed),
+    /// To `Receive`.
+    #[prost(message, tag = "11")]
+    Received(Received),
+    /// To `Expire`.
+    #[prost(message, tag = "12")]
+    Expired(Expired),
+    /// To `Tick`.
+    #[prost(message, tag = "13")]
+    Ticked(Ticked),
+    /// To `InitCluster`.
+    #[prost(message, tag = "20")]
+    Initialized(Initialized),
+    /// To `OpenSession`.
+    #[prost(message, tag = "21")]
+    SessionOpened(SessionOpened),
+    /// To `CreateQueue`, `UpdateQueue`, `PauseQueue` and `CloseQueue`.
+    #[prost(message, tag = "30")]
+    QueueChanged(QueueChanged),
+    /// To `DeleteQueue`.
+    #[prost(message, tag = "32")]
+    QueueDeleted(Removed),
+    /// To `PurgeQueue`.
+    #[prost(message, tag = "33")]
+    QueuePurged(Removed),
+}
+
+/// A place, as stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct PlaceRecord {
+    /// The queue's id.
+    #[prost(uint64, tag = "1")]
+    pub queue: u64,
+    /// Space and priority: [`Place::lane_byte`].
+    #[prost(uint32, tag = "2")]
+    pub lane: u32,
+    /// The sequence.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+}
+
+impl From<Place> for PlaceRecord {
+    fn from(place: Place) -> Self {
+        Self { queue: place.queue.0, lane: place.lane_byte().into(), sequence: place.sequence }
+    }
+}
+
+impl PlaceRecord {
+    /// The place, or `None` where the lane means nothing.
+    pub fn place(&self) -> Option<Place> {
+        Place::from_parts(QueueId(self.queue), u8::try_from(self.lane).ok()?, self.sequence)
+    }
+
+    /// The id of the message born here.
+    pub fn message_id(&self) -> Option<MessageId> {
+        self.place().map(|origin| MessageId { group: GroupId::QUEUES, origin })
+    }
+}
+
+/// The results of a commit's parts.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Committed {
+    /// One for each enqueue, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub enqueued: Vec<EnqueueResult>,
+    /// One for each settlement, in order.
+    #[prost(message, repeated, tag = "2")]
+    pub settled: Vec<SettleResult>,
+}
+
+/// What became of one enqueue.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EnqueueResult {
+    /// The result.
+    #[prost(oneof = "EnqueueOutcome", tags = "1, 2")]
+    pub outcome: Option<EnqueueOutcome>,
+}
+
+/// What became of one enqueue.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum EnqueueOutcome {
+    /// It is on the queue.
+    #[prost(message, tag = "1")]
+    Enqueued(Enqueued),
+    /// It is not, and nothing happened.
+    #[prost(message, tag = "2")]
+    Rejected(RejectionRecord),
+}
+
+/// A message on a queue.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Enqueued {
+    /// Where: also its id.
+    #[prost(message, required, tag = "1")]
+    pub place: PlaceRecord,
+    /// When it is ready, on cluster time in milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub available_at_ms: u64,
+    // 3: duplicate.
+}
+
+/// What became of one settlement.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SettleResult {
+    /// The result.
+    #[prost(oneof = "SettleOutcome", tags = "1, 2, 3, 4, 5, 6")]
+    pub outcome: Option<SettleOutcome>,
+}
+
+/// What became of one settlement.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum SettleOutcome {
+    /// Finished and deleted.
+    #[prost(message, tag = "1")]
+    Acked(Empty),
+    /// In a dead-letter queue, under its old id.
+    #[prost(message, tag = "2")]
+    DeadLettered(DeadLettered),
+    /// Waiting for its next attempt.
+    #[prost(message, tag = "3")]
+    Delayed(DelayedUntil),
+    /// Ready again.
+    #[prost(message, tag = "4")]
+    Readied(Empty),
+    /// The lease goes on.
+    #[prost(message, tag = "5")]
+    Extended(Extended),
+    /// Nothing happened.
+    #[prost(message, tag = "6")]
+    Rejected(RejectionRecord),
+}
+
+/// No more to say.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Empty {}
+
+/// Where a dead letter is now.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DeadLettered {
+    /// Its place in the dead-letter queue.
+    #[prost(message, required, tag = "1")]
+    pub place: PlaceRecord,
+}
+
+/// When the next attempt is.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DelayedUntil {
+    /// On cluster time, in milliseconds.
+    #[prost(uint64, tag = "1")]
+    pub due_ms: u64,
+}
+
+/// A lease with a new end.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Extended {
+    /// On the lease clock, in milliseconds.
+    #[prost(uint64, tag = "1")]
+    pub deadline_ms: u64,
+    /// What is left of it at this entry, in milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub remaining_ms: u64,
+}
+
+/// Leases granted. Bodies are read afterwards.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Received {
+    /// The leases, in order of delivery; may be none.
+    #[prost(message, repeated, tag = "1")]
+    pub handles: Vec<Handle>,
+}
+
+/// One lease.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Handle {
+    /// Where the message is.
+    #[prost(message, required, tag = "1")]
+    pub place: PlaceRecord,
+    /// Leases ever granted on it, this one included.
+    #[prost(uint32, tag = "2")]
+    pub receive_count: u32,
+    /// Failures counted in its window.
+    #[prost(uint32, tag = "3")]
+    pub failures: u32,
+    /// The log index of the grant: with it and the secret, anyone in the cluster computes the token.
+    #[prost(uint64, tag = "4")]
+    pub granted_index: u64,
+    /// The lease's end on the lease clock, in milliseconds.
+    #[prost(uint64, tag = "5")]
+    pub deadline_ms: u64,
+}
+
+/// Leases ended.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Expired {
+    /// How many of those asked for had really run out.
+    #[prost(uint32, tag = "1")]
+    pub count: u32,
+}
+
+/// Timers fired.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Ticked {
+    /// How many.
+    #[prost(uint32, tag = "1")]
+    pub fired: u32,
+}
+
+/// The cluster has a secret.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Initialized {
+    /// Whether it was this command's.
+    #[prost(bool, tag = "1")]
+    pub first: bool,
+}
+
+/// A session.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SessionOpened {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub session: u64,
+}
+
+/// A queue made or changed.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct QueueChanged {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub queue: u64,
+}
+
+/// Messages removed.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Removed {
+    /// How many.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+}
+
+/// A rejection, as stored.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RejectionRecord {
+    /// The rejection.
+    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    pub rejection: Option<Rejection>,
+}
+
+/// A lawful no, the same on every replica. Nothing happened.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum Rejection {
+    /// The cluster has no secret yet.
+    #[prost(message, tag = "1")]
+    NotInitialized(Empty),
+    /// A field is outside its limits.
+    #[prost(message, tag = "2")]
+    Invalid(Invalid),
+    /// No such queue.
+    #[prost(message, tag = "3")]
+    QueueNotFound(QueueNamed),
+    /// The queue is there already.
+    #[prost(message, tag = "4")]
+    QueueExists(QueueNamed),
+    /// The queue refuses enqueues.
+    #[prost(message, tag = "5")]
+    QueueClosed(QueueNamed),
+    /// A bound would be passed.
+    #[prost(message, tag = "6")]
+    Full(Full),
+    /// The lease is over, or the token was never good.
+    #[prost(message, tag = "7")]
+    LeaseLost(LeaseLost),
+    /// The outcome of this request is forgotten: the client said that it had seen it.
+    #[prost(message, tag = "8")]
+    RequestIdOld(RequestIdOld),
+    /// Too many outcomes are stored; raise `acked_below` first.
+    #[prost(message, tag = "9")]
+    SessionWindow(LimitReached),
+    /// Another request had this id.
+    #[prost(message, tag = "10")]
+    RequestIdReused(Empty),
+    /// No such session: it idled too long, or never was.
+    #[prost(message, tag = "11")]
+    SessionExpired(Empty),
+    /// Too many sessions.
+    #[prost(message, tag = "12")]
+    SessionsFull(LimitReached),
+    /// Too many queues.
+    #[prost(message, tag = "13")]
+    QueuesFull(LimitReached),
+    /// The entry was full; the proposer puts the request into the next. Never leaves the node.
+    #[prost(message, tag = "14")]
+    EntryFull(Empty),
+}
+
+/// Which field, what was expected, what came.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Invalid {
+    /// The field, as the API names it.
+    #[prost(string, tag = "1")]
+    pub field: String,
+    /// "expected …, but …".
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
+/// Which queue.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct QueueNamed {
+    /// Its namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+}
+
+/// Which bound of which queue.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Full {
+    /// The queue.
+    #[prost(message, required, tag = "1")]
+    pub queue: QueueNamed,
+    /// `max_depth` or `max_bytes`.
+    #[prost(string, tag = "2")]
+    pub bound: String,
+    /// Its value.
+    #[prost(uint64, tag = "3")]
+    pub limit: u64,
+    /// What the queue holds.
+    #[prost(uint64, tag = "4")]
+    pub held: u64,
+    /// When to try again, in milliseconds from now.
+    #[prost(uint64, tag = "5")]
+    pub retry_after_ms: u64,
+}
+
+/// What became of the message instead.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LeaseLost {
+    /// The message's receive count now; absent where the message is gone.
+    #[prost(uint32, optional, tag = "1")]
+    pub receive_count: Option<u32>,
+}
+
+/// Which requests are forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RequestIdOld {
+    /// All below this number.
+    #[prost(uint64, tag = "1")]
+    pub acked_below: u64,
+}
+
+/// Which limit.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LimitReached {
+    /// Its value.
+    #[prost(uint64, tag = "1")]
+    pub limit: u64,
+}
