@@ -3,9 +3,11 @@
 //! The data commands are four: [`Commit`], [`Receive`], [`Expire`] and [`Tick`]. The others configure.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 
 use bytes::Bytes;
 use prost::Message as _;
+use siphasher::sip::SipHasher13;
 
 use crate::time::Timestamp;
 
@@ -78,7 +80,11 @@ impl Request {
 
     /// A request of a session.
     pub fn of(id: RequestId, command: Command) -> Self {
-        Self { id: Some(id), command: Some(command) }
+        let mut request = Self { id: None, command: Some(command) };
+        let mut hasher = SipHasher13::new();
+        hasher.write(&request.encode_to_vec());
+        request.id = Some(RequestId { fingerprint: hasher.finish(), ..id });
+        request
     }
 }
 
@@ -94,6 +100,9 @@ pub struct RequestId {
     /// The client has seen the outcomes of all requests below this number: they can be forgotten.
     #[prost(uint64, tag = "3")]
     pub acked_below: u64,
+    /// A hash of the command, set by [`Request::of`]: another command under the same id is refused.
+    #[prost(fixed64, tag = "4")]
+    pub fingerprint: u64,
 }
 
 /// What a request asks for.
@@ -214,9 +223,11 @@ pub struct Content {
 impl Content {
     /// What the message counts in byte bounds: body, names, tags and headers.
     pub fn size(&self) -> u64 {
-        let map = |m: &BTreeMap<String, String>| m.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        let fields = self.content_type.len() + self.r#type.len() + self.correlation_id.len() + self.reply_to.len();
-        (self.body.len() + fields + map(&self.tags) + map(&self.headers)) as u64
+        let texts = [&self.content_type, &self.r#type, &self.correlation_id, &self.reply_to];
+        let pairs = self.tags.iter().chain(&self.headers).flat_map(|(name, value)| [name, value]);
+        let texts = texts.into_iter().chain(pairs).map(String::len);
+        let bytes = texts.fold(self.body.len(), usize::saturating_add);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 

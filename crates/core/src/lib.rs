@@ -1,24 +1,56 @@
 //! The replicated machine of Ticketrail. A map of the house:
 //!
-//! - [`view`]: what `apply` reads; [`writes`]: what it writes;
+//! - [`apply`](apply()): the central contract; [`view`]: what it reads; [`writes`]: what it writes;
 //! - [`command`]: what stands in the log; [`reply`]: what `apply` answers; [`query`]: what can be asked without an entry;
 //! - [`ids`], [`names`], [`time`], [`limits`]: the words they share.
 //!
 //! Pure: no IO, clock, randomness, threads, logging, floats or hash map iteration. The same view and entry give the
 //! same outcome on every replica.
 
-pub mod apply;
+#![warn(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
+mod answer;
+mod apply;
+mod clock;
 pub mod command;
 pub mod ids;
+pub mod invariants;
+mod keys;
 pub mod limits;
 pub mod names;
+mod overlay;
 pub mod query;
+mod queue;
+mod records;
 pub mod reply;
+mod secret;
+mod session;
+mod tick;
 pub mod time;
+mod txn;
 pub mod view;
 pub mod writes;
 
-pub use apply::{apply, next_due, query as answer};
+pub use answer::query as answer;
+pub use apply::{apply, next_due};
 pub use command::{Command, Entry, Request, RequestId};
 pub use ids::{GroupId, IdError, LeaseToken, MessageId, Place, QueueId, Space};
 pub use names::{NameError, Namespace, QueueName};

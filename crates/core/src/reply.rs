@@ -207,7 +207,7 @@ pub struct Enqueued {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SettleResult {
     /// The result.
-    #[prost(oneof = "SettleOutcome", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "SettleOutcome", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub outcome: Option<SettleOutcome>,
 }
 
@@ -232,6 +232,9 @@ pub enum SettleOutcome {
     /// Nothing happened.
     #[prost(message, tag = "6")]
     Rejected(RejectionRecord),
+    /// The queue was purged meanwhile: the message is gone.
+    #[prost(message, tag = "7")]
+    Purged(Empty),
 }
 
 /// No more to say.

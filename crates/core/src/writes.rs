@@ -61,11 +61,11 @@ impl WriteSet {
         self.0
             .iter()
             .map(|write| match write {
-                Write::Put { key, value } => key.len() + value.len(),
+                Write::Put { key, value } => key.len().saturating_add(value.len()),
                 Write::Delete { key } => key.len(),
-                Write::DeleteRange { from, to } => from.len() + to.len(),
+                Write::DeleteRange { from, to } => from.len().saturating_add(to.len()),
             })
-            .sum()
+            .fold(0, usize::saturating_add)
     }
 }
 

@@ -1,0 +1,380 @@
+//! What stands under the keys, encoded by prost. Field numbers are for ever.
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::command::{Pause, QueueRef, QueueSettings};
+use crate::reply::{Fault, PlaceRecord, Reply};
+
+/// Reads a record; `Fault` where the bytes are none.
+pub(crate) fn decode<R: Message + Default>(what: &'static str, key: &[u8], bytes: Bytes) -> Result<R, Fault> {
+    R::decode(bytes).map_err(|e| broken(what, key, e.to_string()))
+}
+
+/// A fault about the record under `key`.
+pub(crate) fn broken(expected: &'static str, key: &[u8], found: impl Into<String>) -> Fault {
+    let key = key.iter().map(|b| format!("{b:02x}")).collect();
+    Fault::Broken { expected, key, found: found.into() }
+}
+
+/// The state's own figures: clocks, counters, positions. Written by every entry.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Header {
+    /// The format of the whole state, [`STATE_FORMAT`].
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// Cluster time, in milliseconds since the Unix epoch.
+    #[prost(uint64, tag = "2")]
+    pub cluster_ms: u64,
+    /// The lease clock, in milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub lease_ms: u64,
+    /// The term of the last entry.
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// The index of the last entry.
+    #[prost(uint64, tag = "5")]
+    pub index: u64,
+    /// The rolling hash of all writes so far.
+    #[prost(fixed64, tag = "6")]
+    pub digest: u64,
+    /// Queues made ever: the last id given.
+    #[prost(uint64, tag = "7")]
+    pub last_queue: u64,
+    /// Queues now.
+    #[prost(uint64, tag = "8")]
+    pub queues: u64,
+    /// Large bodies stored ever: the last id given.
+    #[prost(uint64, tag = "9")]
+    pub last_body: u64,
+    /// Sessions now.
+    #[prost(uint64, tag = "10")]
+    pub sessions: u64,
+    /// The last timer key fired.
+    #[prost(bytes = "bytes", tag = "11")]
+    pub timers_done: Bytes,
+    /// The last session timer key fired.
+    #[prost(bytes = "bytes", tag = "12")]
+    pub session_timers_done: Bytes,
+}
+
+/// The format of the applied state written here.
+pub(crate) const STATE_FORMAT: u32 = 1;
+
+/// A queue's name and settings.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct ConfigRecord {
+    /// Its name.
+    #[prost(message, required, tag = "1")]
+    pub name: QueueRef,
+    /// When it was made, on cluster time.
+    #[prost(uint64, tag = "2")]
+    pub created_at_ms: u64,
+    /// All settings, none absent.
+    #[prost(message, required, tag = "3")]
+    pub settings: QueueSettings,
+    /// The pause, where delivery is stopped.
+    #[prost(message, optional, tag = "4")]
+    pub pause: Option<Pause>,
+    /// Whether enqueues are refused.
+    #[prost(bool, tag = "5")]
+    pub closed: bool,
+}
+
+/// A queue's heads and counters. Written once by every entry that touches the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct QueueRecord {
+    /// The last sequence given.
+    #[prost(uint64, tag = "1")]
+    pub last_sequence: u64,
+    /// The fresh lane starts here: all before it has been leased or purged.
+    #[prost(uint64, tag = "2")]
+    pub fresh_head: u64,
+    /// The returned lane starts here.
+    #[prost(uint64, tag = "3")]
+    pub returned_head: u64,
+    /// The last return number given.
+    #[prost(uint64, tag = "4")]
+    pub last_return: u64,
+    /// Messages in the returned lane now.
+    #[prost(uint64, tag = "5")]
+    pub returned: u64,
+    /// Deliveries made while both lanes held something; every fourth is from the fresh lane.
+    #[prost(uint64, tag = "6")]
+    pub turn: u64,
+    /// Messages below this sequence that are not leased are purged.
+    #[prost(uint64, tag = "7")]
+    pub purged_below: u64,
+    /// Ready now.
+    #[prost(uint64, tag = "10")]
+    pub ready: u64,
+    /// Delayed now.
+    #[prost(uint64, tag = "11")]
+    pub delayed: u64,
+    // 12: blocked.
+    /// Leased now.
+    #[prost(uint64, tag = "13")]
+    pub leased: u64,
+    /// Bytes of all messages here.
+    #[prost(uint64, tag = "14")]
+    pub bytes: u64,
+    /// Bytes of the leased ones.
+    #[prost(uint64, tag = "15")]
+    pub leased_bytes: u64,
+    /// Enqueued ever.
+    #[prost(uint64, tag = "20")]
+    pub enqueued: u64,
+    /// Moved in ever.
+    #[prost(uint64, tag = "21")]
+    pub moved_in: u64,
+    /// Acked ever.
+    #[prost(uint64, tag = "22")]
+    pub acked: u64,
+    /// Moved out ever.
+    #[prost(uint64, tag = "23")]
+    pub moved_out: u64,
+    // 24: expired_dropped, 25: cancelled.
+    /// Purged ever.
+    #[prost(uint64, tag = "26")]
+    pub purged: u64,
+    // 27: dropped.
+    /// Leases granted ever.
+    #[prost(uint64, tag = "30")]
+    pub received: u64,
+    /// Leases granted ever on messages leased before.
+    #[prost(uint64, tag = "31")]
+    pub redelivered: u64,
+    /// Failures counted ever.
+    #[prost(uint64, tag = "32")]
+    pub failed: u64,
+    /// Leases that ran out ever.
+    #[prost(uint64, tag = "33")]
+    pub lease_expired: u64,
+    /// Messages moved in over a bound.
+    #[prost(uint64, tag = "34")]
+    pub over_bound: u64,
+}
+
+/// A message, as it is stored.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct MessageRecord {
+    /// When it came to this queue, on cluster time.
+    #[prost(uint64, tag = "1")]
+    pub enqueued_at_ms: u64,
+    /// What it counts in byte bounds.
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+    /// Where its body stands, if not in the content; 0: in the content.
+    #[prost(uint64, tag = "3")]
+    pub body: u64,
+    /// Where it was born, if it has moved.
+    #[prost(message, optional, tag = "4")]
+    pub origin: Option<PlaceRecord>,
+    /// Why it is a dead letter, if it is one.
+    #[prost(message, optional, tag = "5")]
+    pub dead_letter: Option<DeadLetterRecord>,
+    /// An encoded [`Content`](crate::command::Content), decoded only where somebody looks at it.
+    #[prost(bytes = "bytes", tag = "15")]
+    pub content: Bytes,
+}
+
+/// Where a dead letter comes from, and why.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct DeadLetterRecord {
+    /// The queue it was in.
+    #[prost(message, required, tag = "1")]
+    pub source: QueueRef,
+    /// 1: attempts used up, 2: refused for good.
+    #[prost(uint32, tag = "2")]
+    pub reason: u32,
+    /// When it was moved, on cluster time.
+    #[prost(uint64, tag = "3")]
+    pub at_ms: u64,
+    /// Leases granted in the source.
+    #[prost(uint32, tag = "4")]
+    pub receive_count: u32,
+    /// Failures counted in the source.
+    #[prost(uint32, tag = "5")]
+    pub failures: u32,
+    // 6: redrive count.
+}
+
+/// A place in the returned lane.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct ReturnRecord {
+    /// Space and priority of the message's place.
+    #[prost(uint32, tag = "1")]
+    pub lane: u32,
+    /// Its sequence.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+    /// Since when it is ready, on cluster time.
+    #[prost(uint64, tag = "3")]
+    pub since_ms: u64,
+}
+
+/// A lease, with all that an ack needs.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct LeaseRecord {
+    /// Space and priority of the message's place.
+    #[prost(uint32, tag = "1")]
+    pub lane: u32,
+    /// The log index of the grant.
+    #[prost(uint64, tag = "2")]
+    pub granted_index: u64,
+    /// Leases ever granted, this one included.
+    #[prost(uint32, tag = "3")]
+    pub receive_count: u32,
+    /// When it ends, on the lease clock.
+    #[prost(uint64, tag = "4")]
+    pub deadline_ms: u64,
+    /// When it began, on the lease clock.
+    #[prost(uint64, tag = "5")]
+    pub granted_lease_ms: u64,
+    /// When it began, on cluster time.
+    #[prost(uint64, tag = "6")]
+    pub granted_at_ms: u64,
+    /// What the message counts in byte bounds.
+    #[prost(uint64, tag = "7")]
+    pub size: u64,
+    /// Where its large body stands; 0: it has none.
+    #[prost(uint64, tag = "8")]
+    pub body: u64,
+    /// Whether the message has a state record.
+    #[prost(bool, tag = "9")]
+    pub has_state: bool,
+    /// Whether the message was born elsewhere.
+    #[prost(bool, tag = "10")]
+    pub moved: bool,
+    /// Failures recorded ever of it.
+    #[prost(uint64, tag = "11")]
+    pub history: u64,
+    /// Who holds it.
+    #[prost(string, tag = "12")]
+    pub worker: String,
+}
+
+/// What changes of a message. A plain one has none.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct StateRecord {
+    /// Leases ever granted.
+    #[prost(uint32, tag = "1")]
+    pub receive_count: u32,
+    /// Failures counted in the window.
+    #[prost(uint32, tag = "2")]
+    pub failures: u32,
+    /// When the window opened, on cluster time.
+    #[prost(uint64, tag = "3")]
+    pub window_ms: u64,
+    /// Leases that ran out one after the other, up to now.
+    #[prost(uint32, tag = "4")]
+    pub expiries: u32,
+    /// When it is ready, on cluster time, where it is delayed.
+    #[prost(uint64, optional, tag = "5")]
+    pub due_ms: Option<u64>,
+    /// Its number in the returned lane, where it is there.
+    #[prost(uint64, optional, tag = "6")]
+    pub return_number: Option<u64>,
+    /// Failures recorded ever.
+    #[prost(uint64, tag = "7")]
+    pub history: u64,
+    /// Space and priority of the message's place.
+    #[prost(uint32, tag = "8")]
+    pub lane: u32,
+}
+
+/// One failure.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct FailureRecord {
+    /// Who had it.
+    #[prost(string, tag = "1")]
+    pub worker: String,
+    /// When the lease began, on cluster time.
+    #[prost(uint64, tag = "2")]
+    pub started_at_ms: u64,
+    /// When it failed, on cluster time.
+    #[prost(uint64, tag = "3")]
+    pub failed_at_ms: u64,
+    /// 1: transient, 2: permanent, 3: the lease ran out.
+    #[prost(uint32, tag = "4")]
+    pub class: u32,
+    /// The worker's code.
+    #[prost(string, tag = "5")]
+    pub code: String,
+    /// The worker's text.
+    #[prost(string, tag = "6")]
+    pub text: String,
+}
+
+/// A session. Written once by every entry that touches it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct SessionRecord {
+    /// When it was last used, on the lease clock.
+    #[prost(uint64, tag = "1")]
+    pub active_ms: u64,
+    /// Outcomes below this number are forgotten.
+    #[prost(uint64, tag = "2")]
+    pub acked_below: u64,
+    /// Outcomes stored.
+    #[prost(uint64, tag = "3")]
+    pub stored: u64,
+    /// Where they stand, oldest first.
+    #[prost(message, repeated, tag = "4")]
+    pub rows: Vec<OutcomesRow>,
+}
+
+/// Which outcomes one record holds.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct OutcomesRow {
+    /// The entry's index.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// The lowest request number in it.
+    #[prost(uint64, tag = "2")]
+    pub lowest: u64,
+    /// The highest.
+    #[prost(uint64, tag = "3")]
+    pub highest: u64,
+    /// How many.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+}
+
+/// A session's outcomes of one entry.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OutcomesRecord {
+    /// The outcomes, in order of application.
+    #[prost(message, repeated, tag = "1")]
+    pub outcomes: Vec<OutcomeRecord>,
+}
+
+/// One outcome.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OutcomeRecord {
+    /// The request's number.
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    /// A hash of its command.
+    #[prost(fixed64, tag = "2")]
+    pub fingerprint: u64,
+    /// The answer that was given.
+    #[prost(message, required, tag = "3")]
+    pub reply: Reply,
+}
+
+/// Keys of a queue that are dead and wait to be deleted.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct SweepRecord {
+    /// Whether the queue itself is gone.
+    #[prost(bool, tag = "1")]
+    pub deleted: bool,
+    /// Messages below this sequence.
+    #[prost(uint64, tag = "2")]
+    pub below: u64,
+    /// Returned-lane keys below this number.
+    #[prost(uint64, tag = "3")]
+    pub returns_below: u64,
+    /// The last key looked at.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub cursor: Bytes,
+}

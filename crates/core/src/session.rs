@@ -1,0 +1,221 @@
+//! Sessions: a request that comes again has no second effect and gets its first outcome (SEMANTICS "Request ids").
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+use crate::command::{OpenSession, RequestId};
+use crate::keys;
+use crate::limits;
+use crate::overlay::Overlay;
+use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord};
+use crate::reply::{
+    Answered, EnqueueOutcome, Fault, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld, SessionOpened,
+    SettleOutcome,
+};
+use crate::txn::{Session, Txn};
+
+/// What a request id says about a request.
+pub(crate) enum Admission {
+    /// It is new: carry it out.
+    New,
+    /// It was carried out before.
+    Replay(Reply),
+    /// It can't be carried out.
+    Rejected(Rejection),
+}
+
+/// Opens a session, or renews one.
+pub(crate) fn open(txn: &mut Txn<'_>, ordinal: u32, open: OpenSession) -> Result<Result<Answered, Rejection>, Fault> {
+    if open.renew != 0 {
+        if let Some(rejection) = expired(txn, open.renew)? {
+            return Ok(Err(rejection));
+        }
+        let now = txn.header.lease_ms;
+        txn.session_mut(open.renew)?.record.active_ms = now;
+        return Ok(Ok(Answered::SessionOpened(SessionOpened { session: open.renew })));
+    }
+    if txn.header.sessions >= limits::SESSIONS {
+        return Ok(Err(Rejection::SessionsFull(LimitReached { limit: limits::SESSIONS })));
+    }
+    txn.header.sessions = txn.header.sessions.saturating_add(1);
+    let session = session_id(txn.at.index, ordinal);
+    let now = txn.header.lease_ms;
+    txn.set_session(session, Some(SessionRecord { active_ms: now, acked_below: 1, ..SessionRecord::default() }));
+    txn.overlay.put(keys::session_timer(now.saturating_add(limits::SESSION_IDLE_MS), session), Vec::new());
+    Ok(Ok(Answered::SessionOpened(SessionOpened { session })))
+}
+
+/// The id of the session that the request `ordinal` of entry `index` opens: unique, since an entry holds at most 256.
+fn session_id(index: u64, ordinal: u32) -> u64 {
+    index.saturating_mul(1 << 10).saturating_add(ordinal.into())
+}
+
+/// Looks a request id up, and notes that its session is in use.
+pub(crate) fn admit(txn: &mut Txn<'_>, id: &RequestId) -> Result<Admission, Fault> {
+    if let Some(rejection) = expired(txn, id.session)? {
+        return Ok(Admission::Rejected(rejection));
+    }
+    let now = txn.header.lease_ms;
+    let session = txn.session_mut(id.session)?;
+    session.record.active_ms = now;
+    session.record.acked_below = session.record.acked_below.max(id.acked_below);
+    if id.seq < session.record.acked_below {
+        let acked_below = session.record.acked_below;
+        return Ok(Admission::Rejected(if id.seq == 0 {
+            Rejection::Invalid(Invalid {
+                field: "request_id.seq".into(),
+                reason: "expected a number from 1, but got 0".into(),
+            })
+        } else {
+            Rejection::RequestIdOld(RequestIdOld { acked_below })
+        }));
+    }
+    forget_acked(txn, id.session)?;
+    if let Some(outcome) = stored(txn, id.session, id.seq)? {
+        if outcome.fingerprint != id.fingerprint {
+            return Ok(Admission::Rejected(Rejection::RequestIdReused(crate::reply::Empty {})));
+        }
+        return replay(txn, outcome.reply).map(Admission::Replay);
+    }
+    let session = txn.session_mut(id.session)?;
+    if session.record.stored >= limits::SESSION_OUTCOMES {
+        return Ok(Admission::Rejected(Rejection::SessionWindow(LimitReached { limit: limits::SESSION_OUTCOMES })));
+    }
+    Ok(Admission::New)
+}
+
+fn expired(txn: &mut Txn<'_>, id: u64) -> Result<Option<Rejection>, Fault> {
+    let now = txn.header.lease_ms;
+    let live = txn.session(id)?.is_some_and(|s| now.saturating_sub(s.record.active_ms) < limits::SESSION_IDLE_MS);
+    Ok((!live).then_some(Rejection::SessionExpired(crate::reply::Empty {})))
+}
+
+/// Removes the records whose outcomes have all been seen.
+fn forget_acked(txn: &mut Txn<'_>, id: u64) -> Result<(), Fault> {
+    let session = txn.session_mut(id)?;
+    let below = session.record.acked_below;
+    let mut gone = Vec::new();
+    session.record.rows.retain(|row| {
+        let keep = row.highest >= below;
+        if !keep {
+            gone.push(*row);
+        }
+        keep
+    });
+    for row in &gone {
+        session.record.stored = session.record.stored.saturating_sub(row.count);
+    }
+    for row in gone {
+        txn.overlay.delete(keys::outcomes(id, row.index));
+    }
+    Ok(())
+}
+
+/// The stored outcome of a request.
+fn stored(txn: &mut Txn<'_>, id: u64, seq: u64) -> Result<Option<OutcomeRecord>, Fault> {
+    let Some(session) = txn.session(id)? else { return Ok(None) };
+    if let Some(outcome) = session.fresh.iter().find(|o| o.seq == seq) {
+        return Ok(Some(outcome.clone()));
+    }
+    let rows: Vec<u64> = session
+        .record
+        .rows
+        .iter()
+        .filter(|row| (row.lowest..=row.highest).contains(&seq))
+        .map(|row| row.index)
+        .collect();
+    for index in rows {
+        let record: Option<OutcomesRecord> = txn.record("a session's outcomes", &keys::outcomes(id, index))?;
+        if let Some(outcome) = record.into_iter().flat_map(|r| r.outcomes).find(|o| o.seq == seq) {
+            return Ok(Some(outcome));
+        }
+    }
+    Ok(None)
+}
+
+/// The first outcome once more. A repeated receive gets the leases that are still live.
+fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
+    reply.replayed = true;
+    if let Some(Answered::Received(received)) = reply.answered {
+        let mut live = Vec::new();
+        for handle in received.handles {
+            if crate::queue::lease::is_live(txn, &handle)? {
+                live.push(handle);
+            }
+        }
+        reply.answered = Some(Answered::Received(Received { handles: live }));
+    }
+    Ok(reply)
+}
+
+/// Keeps the outcome of a request, if it had an effect.
+pub(crate) fn remember(txn: &mut Txn<'_>, id: &RequestId, reply: &Reply) -> Result<(), Fault> {
+    if !reply.answered.as_ref().is_some_and(has_effect) {
+        return Ok(());
+    }
+    let outcome = OutcomeRecord { seq: id.seq, fingerprint: id.fingerprint, reply: reply.clone() };
+    let session = txn.session_mut(id.session)?;
+    session.record.stored = session.record.stored.saturating_add(1);
+    session.fresh.push(outcome);
+    Ok(())
+}
+
+/// Refusals without effect and empty receives are not stored: they may end otherwise when they come again.
+fn has_effect(answered: &Answered) -> bool {
+    match answered {
+        Answered::Committed(committed) => {
+            committed.enqueued.iter().any(|r| matches!(r.outcome, Some(EnqueueOutcome::Enqueued(_))))
+                || committed.settled.iter().any(|r| !matches!(r.outcome, Some(SettleOutcome::Rejected(_)) | None))
+        }
+        Answered::Received(received) => !received.handles.is_empty(),
+        Answered::Expired(_)
+        | Answered::Ticked(_)
+        | Answered::Initialized(_)
+        | Answered::SessionOpened(_)
+        | Answered::QueueChanged(_)
+        | Answered::QueueDeleted(_)
+        | Answered::QueuePurged(_) => true,
+    }
+}
+
+/// Writes the sessions that an entry has touched: each once, and its new outcomes once.
+pub(crate) fn store_outcomes(overlay: &mut Overlay<'_>, index: u64, sessions: BTreeMap<u64, Option<Session>>) {
+    for (id, session) in sessions {
+        let Some(mut session) = session.filter(|s| s.changed) else { continue };
+        let seqs = || session.fresh.iter().map(|o| o.seq);
+        if let (Some(lowest), Some(highest)) = (seqs().min(), seqs().max()) {
+            let count = u64::try_from(session.fresh.len()).unwrap_or(u64::MAX);
+            session.record.rows.push(OutcomesRow { index, lowest, highest, count });
+            let record = OutcomesRecord { outcomes: std::mem::take(&mut session.fresh) };
+            overlay.put(keys::outcomes(id, index), record.encode_to_vec());
+        }
+        overlay.put(keys::session(id), session.record.encode_to_vec());
+    }
+}
+
+/// Ends a session that idled too long, or sets its timer again.
+pub(crate) fn fire_timer(txn: &mut Txn<'_>, id: u64) -> Result<(), Fault> {
+    let now = txn.header.lease_ms;
+    let Some(session) = txn.session(id)? else { return Ok(()) };
+    let ends = session.record.active_ms.saturating_add(limits::SESSION_IDLE_MS);
+    if ends > now {
+        txn.overlay.put(keys::session_timer(ends, id), Vec::new());
+        return Ok(());
+    }
+    let rows = session.record.rows.clone();
+    for row in rows {
+        txn.overlay.delete(keys::outcomes(id, row.index));
+    }
+    txn.set_session(id, None);
+    txn.header.sessions = txn.header.sessions.saturating_sub(1);
+    Ok(())
+}
+
+/// Whether the outcome of a request is stored or forgotten, so that only `apply` may answer it.
+pub(crate) fn seen(txn: &mut Txn<'_>, id: u64, seq: u64) -> Result<bool, Fault> {
+    match txn.session(id)? {
+        Some(session) if seq >= session.record.acked_below => Ok(stored(txn, id, seq)?.is_some()),
+        Some(_) | None => Ok(true),
+    }
+}
