@@ -32,6 +32,7 @@ mod apply;
 mod clock;
 pub mod command;
 pub mod ids;
+#[allow(clippy::arithmetic_side_effects)] // on u64 counts of a test's state
 pub mod invariants;
 mod keys;
 pub mod limits;
