@@ -221,6 +221,10 @@ fn info(txn: &mut Txn<'_>, place: Place) -> Result<Option<MessageInfo>, Fault> {
         return Ok(None);
     }
     let state: Option<StateRecord> = txn.record("a message's state", &keys::state(place.queue, place.sequence))?;
+    // The key of a held message does not say its priority; its state does.
+    if state.is_some_and(|s| s.lane != u32::from(place.lane_byte())) {
+        return Ok(None);
+    }
     let due = state.and_then(|s| s.due_ms).filter(|_| lease.is_none()).map(Timestamp);
     let receive_count = lease.as_ref().map(|l| l.receive_count).or(state.map(|s| s.receive_count)).unwrap_or(0);
     Ok(Some(MessageInfo {
@@ -312,9 +316,7 @@ fn deliver(txn: &mut Txn<'_>, handles: &[Handle]) -> Result<Vec<Delivery>, Fault
     let Some(secret) = txn.secret() else { return Ok(Vec::new()) };
     let mut deliveries = Vec::with_capacity(handles.len());
     for handle in handles {
-        if !lease::is_live(txn, handle)? {
-            continue;
-        }
+        let Some(lease) = lease::live(txn, handle)? else { continue };
         let key = keys::queue(QueueId(handle.place.queue));
         let place = handle.place.place().ok_or_else(|| broken("a place", &key, "its lane means nothing"))?;
         let Some(queue) = txn.queue(place.queue)?.map(|q| q.config.name.clone()) else { continue };
@@ -328,7 +330,7 @@ fn deliver(txn: &mut Txn<'_>, handles: &[Handle]) -> Result<Vec<Delivery>, Fault
             content: content(txn, &message)?,
             enqueued_at: Timestamp(message.enqueued_at_ms),
             token: lease::token(&secret, place.queue, place.sequence, handle.receive_count, handle.granted_index),
-            remaining_ms: handle.deadline_ms.saturating_sub(txn.header.lease_ms),
+            remaining_ms: lease.deadline_ms.saturating_sub(txn.header.lease_ms),
             receive_count: handle.receive_count,
             failures: handle.failures,
             dead_letter: message.dead_letter.as_ref().map(dead_letter_info).transpose()?,

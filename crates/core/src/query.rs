@@ -40,7 +40,8 @@ pub enum Query {
     Get(MessageId),
     /// The messages of leases just granted. Leases that are no longer live are left out.
     Deliver(Vec<Handle>),
-    /// Live leases in order of (queue, sequence), to rebuild the leader's heap.
+    /// Leases in order of (queue, sequence), to rebuild the leader's heap. Those of a queue that is gone, or past their
+    /// deadline, may be among them.
     Leases {
         /// Only leases after this one.
         after: Option<(QueueId, u64)>,

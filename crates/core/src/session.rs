@@ -8,10 +8,11 @@ use crate::command::{OpenSession, RequestId};
 use crate::keys;
 use crate::limits;
 use crate::overlay::Overlay;
+use crate::queue::lease;
 use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord};
 use crate::reply::{
-    Answered, EnqueueOutcome, Fault, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld, SessionOpened,
-    SettleOutcome,
+    Answered, EnqueueOutcome, Fault, Handle, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld,
+    SessionOpened, SettleOutcome,
 };
 use crate::txn::{Session, Txn};
 
@@ -140,8 +141,8 @@ fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
     if let Some(Answered::Received(received)) = reply.answered {
         let mut live = Vec::new();
         for handle in received.handles {
-            if crate::queue::lease::is_live(txn, &handle)? {
-                live.push(handle);
+            if let Some(lease) = lease::live(txn, &handle)? {
+                live.push(Handle { deadline_ms: lease.deadline_ms, ..handle });
             }
         }
         reply.answered = Some(Answered::Received(Received { handles: live }));

@@ -22,7 +22,7 @@ pub(crate) fn run(
     auto_create: bool,
     part: &Enqueue,
 ) -> Result<Result<Enqueued, Rejection>, Fault> {
-    let content = match check(part) {
+    let content = match check(part, txn.header.cluster_ms) {
         Ok(content) => content,
         Err(rejection) => return Ok(Err(rejection)),
     };
@@ -38,10 +38,6 @@ pub(crate) fn run(
         return Ok(Err(Rejection::Full(full)));
     }
     let available_at_ms = now.saturating_add(part.delay_ms).max(part.deliver_at_ms);
-    if available_at_ms.saturating_sub(now) > limits::DELAY_MAX_MS {
-        let reason = format!("expected at most {} ms from now, but it is later", limits::DELAY_MAX_MS);
-        return Ok(Err(invalid("deliver_at", reason)));
-    }
     let delayed = available_at_ms > now;
     let (space, cause) = if delayed { (Space::Held, Cause::EnqueuedLater) } else { (Space::Fresh, Cause::Enqueued) };
     carry(&mut queue.record, id, None, cause, size)?;
@@ -60,7 +56,7 @@ pub(crate) fn run(
 }
 
 /// Checks a message against the limits that no configuration lifts.
-fn check(part: &Enqueue) -> Result<&Content, Rejection> {
+fn check(part: &Enqueue, now: u64) -> Result<&Content, Rejection> {
     let Some(content) = &part.message else {
         return Err(invalid("message", "expected a message, but there is none"));
     };
@@ -78,9 +74,11 @@ fn check(part: &Enqueue) -> Result<&Content, Rejection> {
         return Err(invalid("tags", format!("expected at most {}, but got {}", limits::TAGS, content.tags.len())));
     }
     most("tags", limits::TAG_BYTES, sides(&content.tags).into_iter().max().unwrap_or_default())?;
-    let far = |delay: u64| invalid("delay", format!("expected at most {} ms, but got {delay}", limits::DELAY_MAX_MS));
-    if part.delay_ms > limits::DELAY_MAX_MS {
-        return Err(far(part.delay_ms));
+    for (field, delay) in [("delay", part.delay_ms), ("deliver_at", part.deliver_at_ms.saturating_sub(now))] {
+        if delay > limits::DELAY_MAX_MS {
+            let reason = format!("expected at most {} ms from now, but got {delay}", limits::DELAY_MAX_MS);
+            return Err(invalid(field, reason));
+        }
     }
     Ok(content)
 }

@@ -37,15 +37,15 @@ pub(crate) fn find(txn: &Txn<'_>, queue: QueueId, sequence: u64) -> Result<Optio
     txn.record("a lease", &keys::lease(queue, sequence))
 }
 
-/// Whether a lease that was granted is still live.
-pub(crate) fn is_live(txn: &mut Txn<'_>, handle: &Handle) -> Result<bool, Fault> {
+/// The lease that was granted with `handle`, as it is now, if it is still live.
+pub(crate) fn live(txn: &mut Txn<'_>, handle: &Handle) -> Result<Option<LeaseRecord>, Fault> {
     let queue = QueueId(handle.place.queue);
     if txn.queue(queue)?.is_none() {
-        return Ok(false);
+        return Ok(None);
     }
-    let lease = find(txn, queue, handle.place.sequence)?;
     let now = txn.header.lease_ms;
-    Ok(lease.is_some_and(|l| l.granted_index == handle.granted_index && l.deadline_ms > now))
+    let lease = find(txn, queue, handle.place.sequence)?;
+    Ok(lease.filter(|l| l.granted_index == handle.granted_index && l.deadline_ms > now))
 }
 
 /// The lease that `token` proves. A lease past its deadline settles nothing, even before it has been ended.
