@@ -239,7 +239,7 @@ mod tests {
     fn comments_and_literals_are_blank_and_lines_stay() {
         assert_eq!(code("a // panic!\nb"), "a|b");
         assert_eq!(code("a /* x /* y */ panic! */ b"), "a                        b");
-        assert_eq!(code("f(\"a \\\" panic! \", x)"), "f(\"             \", x)");
+        assert_eq!(code("f(\"a \\\" panic! \", x)"), "f(\"            \", x)");
         assert_eq!(code("f(r#\"a \" b\"#, x)"), "f(r#\"     \"#, x)");
         assert_eq!(code("f(br\"a\\\", x)"), "f(br\"  \", x)");
         assert_eq!(code("f('\"', 'a, '\\'', b'{')"), "f(' ', 'a, '  ', b' ')");
