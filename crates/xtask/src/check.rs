@@ -13,6 +13,13 @@ const ALWAYS_TESTED: &str = "ticketrail-core";
 /// The crate whose tests drive the program from outside.
 const DRIVES_RAIL: &str = "ticketrail-cluster-tests";
 
+/// Selected beside the crates that bring RocksDB. Without it cargo gives RocksDB's build script dependencies with fewer
+/// features, takes the script for another one, and compiles RocksDB again (docs/adr/0002-gate-on-a-bare-machine.md).
+const KEEPS_ROCKSDB: &str = "ticketrail-proto";
+
+/// The crates that bring RocksDB and may be selected without [`KEEPS_ROCKSDB`].
+const BRING_ROCKSDB: [&str; 2] = ["ticketrail-storage", "ticketrail-node"];
+
 /// The branch that a change is compared with.
 const TRUNK: &str = "main";
 
@@ -71,7 +78,13 @@ impl Touched {
 fn selection(touched: &Touched) -> Vec<String> {
     match touched {
         Touched::All => vec!["--workspace".to_owned()],
-        Touched::Packages(packages) => packages.iter().map(|package| format!("--package={package}")).collect(),
+        Touched::Packages(packages) => {
+            let mut packages = packages.clone();
+            if BRING_ROCKSDB.iter().any(|package| packages.contains(*package)) {
+                packages.insert(KEEPS_ROCKSDB.to_owned());
+            }
+            packages.iter().map(|package| format!("--package={package}")).collect()
+        }
     }
 }
 
@@ -129,6 +142,16 @@ mod tests {
             ["crates/node/src/lib.rs", "crates/rail/Cargo.toml", "cluster-tests/tests/kill.rs", "proto/a.proto"];
         let all = ["ticketrail-node", "ticketrail", "ticketrail-cluster-tests", "ticketrail-proto"];
         assert_eq!(touched_by(&paths), packages(&all));
+    }
+
+    #[test]
+    fn a_crate_that_brings_rocksdb_is_not_selected_alone() {
+        assert_eq!(
+            selection(&packages(&["ticketrail-storage"])),
+            ["--package=ticketrail-proto", "--package=ticketrail-storage"]
+        );
+        assert_eq!(selection(&packages(&["ticketrail-core"])), ["--package=ticketrail-core"]);
+        assert_eq!(selection(&Touched::All), ["--workspace"]);
     }
 
     #[test]

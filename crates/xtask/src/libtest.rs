@@ -109,12 +109,13 @@ impl Reader {
         }
     }
 
-    /// Ends the reading. `fine` says whether cargo did: if it failed and no test did, the build is the failure.
+    /// Ends the reading. `fine` says whether cargo did: if it failed and no test did, the build is the failure. So it is if
+    /// there was nothing to count.
     pub(crate) fn finish(mut self, fine: bool) -> Tally {
         let _ = self.close_block();
         self.died += u64::from(self.running);
         let mut failed = self.failed + self.died;
-        if !fine && failed == 0 {
+        if failed == 0 && (!fine || self.passed == 0) {
             failed = 1;
         }
         if self.strict {

@@ -58,6 +58,12 @@ fn a_build_that_failed_is_one_failure() {
 }
 
 #[test]
+fn a_run_without_tests_is_a_failure() {
+    let empty = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+    assert_eq!(read(empty, false, true).1, Tally { passed: 0, failed: 1, skipped: 0 });
+}
+
+#[test]
 fn a_program_that_dies_last_is_counted() {
     assert_eq!(read("running 2 tests", false, false).1, Tally { passed: 0, failed: 1, skipped: 0 });
 }
