@@ -1,0 +1,119 @@
+//! The rules for crates. A change here is a change of the design: say why in a decision record.
+
+/// A crate of the workspace, and what it may depend on.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The package.
+    pub(super) package: &'static str,
+    /// The packages of the workspace that it may use.
+    pub(super) uses: &'static [&'static str],
+    /// All packages from outside that it may use, where the list is closed.
+    pub(super) outside: Option<&'static [&'static str]>,
+    /// The same for its tests, beside the above.
+    pub(super) outside_in_tests: &'static [&'static str],
+    /// What it must not reach, over any number of arrows.
+    pub(super) never_reaches: &'static [&'static str],
+}
+
+/// The crates.
+///
+/// ```text
+/// rail ──► server ──► api ──► node ──► storage ──► core
+///   └──► client ──► proto          api, node ──► proto
+/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node
+/// ```
+pub(super) const CRATES: &[Row] = &[
+    Row {
+        package: "ticketrail-core",
+        uses: &[],
+        outside: Some(&["bytes", "prost", "siphasher", "thiserror"]),
+        outside_in_tests: &["goldenscript", "proptest"],
+        never_reaches: &["tokio", "tonic", "librocksdb-sys", "tracing", "rand"],
+    },
+    Row {
+        package: "ticketrail-storage",
+        uses: &["ticketrail-core"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["openraft", "tonic", "tokio"],
+    },
+    Row {
+        package: "ticketrail-node",
+        uses: &["ticketrail-storage", "ticketrail-core", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["clap", "figment", "axum"],
+    },
+    Row {
+        package: "ticketrail-proto",
+        uses: &[],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["librocksdb-sys", "openraft"],
+    },
+    Row {
+        package: "ticketrail-api",
+        uses: &["ticketrail-node", "ticketrail-core", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["clap", "figment"],
+    },
+    Row {
+        package: "ticketrail-server",
+        uses: &["ticketrail-api", "ticketrail-node", "ticketrail-core", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["clap"],
+    },
+    Row {
+        package: "ticketrail-client",
+        uses: &["ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["ticketrail-core", "librocksdb-sys", "openraft", "clap"],
+    },
+    Row {
+        package: "ticketrail",
+        uses: &["ticketrail-server", "ticketrail-client"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &[],
+    },
+    Row {
+        package: "ticketrail-xtask",
+        uses: &[],
+        outside: Some(&["cargo_metadata"]),
+        outside_in_tests: &[],
+        never_reaches: &[],
+    },
+    Row {
+        package: "ticketrail-cluster-tests",
+        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &[],
+    },
+];
+
+/// Packages from outside that only some crates may name in their Cargo.toml.
+pub(super) const ONLY: &[(&str, &[&str])] = &[
+    ("rocksdb", &["ticketrail-storage"]),
+    ("openraft", &["ticketrail-node"]),
+    ("openraft-rt", &["ticketrail-node"]),
+    ("openraft-rt-tokio", &["ticketrail-node"]),
+    ("figment", &["ticketrail-server"]),
+    ("axum", &["ticketrail-server"]),
+    ("clap", &["ticketrail"]),
+    ("clap_complete", &["ticketrail"]),
+    ("cargo_metadata", &["ticketrail-xtask"]),
+    ("protox", &["ticketrail-proto"]),
+    ("tonic-prost", &["ticketrail-proto"]),
+    ("tonic-prost-build", &["ticketrail-proto"]),
+    ("tonic-health", &["ticketrail-server"]),
+    ("tonic-reflection", &["ticketrail-server"]),
+    ("tracing-subscriber", &["ticketrail-server", "ticketrail"]),
+    ("tonic", &["ticketrail-proto", "ticketrail-node", "ticketrail-api", "ticketrail-server", "ticketrail-client"]),
+];
+
+/// Arrows that must be optional, so that a crate can be built without what they bring.
+pub(super) const OPTIONAL: &[(&str, &str)] = &[("ticketrail", "ticketrail-server"), ("ticketrail-storage", "rocksdb")];

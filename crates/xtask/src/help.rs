@@ -1,0 +1,142 @@
+//! The commands, and what they say about themselves.
+
+/// A command of `cargo xtask`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command {
+    Demo,
+    Test,
+    Check,
+    Ci,
+    Arrows,
+    Tidy,
+    Bench,
+}
+
+impl Command {
+    /// All of them, in the order of the overview.
+    pub(crate) const ALL: [Command; 7] =
+        [Command::Demo, Command::Test, Command::Check, Command::Ci, Command::Arrows, Command::Tidy, Command::Bench];
+
+    /// The command called `name`.
+    pub(crate) fn named(name: &str) -> Option<Command> {
+        Self::ALL.into_iter().find(|command| command.name() == name)
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Command::Demo => "demo",
+            Command::Test => "test",
+            Command::Check => "check",
+            Command::Ci => "ci",
+            Command::Arrows => "arrows",
+            Command::Tidy => "tidy",
+            Command::Bench => "bench",
+        }
+    }
+
+    /// Whether what follows its name goes to `rail` as it is, `--help` included.
+    pub(crate) fn passes_arguments(self) -> bool {
+        match self {
+            Command::Demo | Command::Bench => true,
+            Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
+        }
+    }
+
+    /// Whether it may compile RocksDB, so that the machine is looked at first.
+    pub(crate) fn builds_rocksdb(self) -> bool {
+        match self {
+            Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
+            Command::Arrows | Command::Tidy => false,
+        }
+    }
+
+    fn usage(self) -> &'static str {
+        match self {
+            Command::Demo => "demo [args of `rail demo`]",
+            Command::Bench => "bench [args of `rail bench`]",
+            Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        match self {
+            Command::Demo => "real orders through a queue whose server is killed again and again",
+            Command::Test => "all tests",
+            Command::Check => "before each commit: format, clippy, arrows, tests of what was touched",
+            Command::Ci => "the whole gate: lints, arrows, house rules, docs, all tests",
+            Command::Arrows => "which crate may depend on which, and where a library may be named",
+            Command::Tidy => "house rules for the text of the tree",
+            Command::Bench => "builds an optimised `rail` and measures with it",
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Command::Demo => {
+                "Sets the machine up, builds `rail`, and becomes `rail demo` with the arguments given, for example\n\
+                 `cargo xtask demo --orders 20000`. `cargo xtask demo --help` shows them all.\n"
+            }
+            Command::Test => {
+                "Sets the machine up, builds `rail`, runs every test of every crate, doc tests included, and ends with\n\
+                 the line `N passed, N failed`. The tests find the program through TICKETRAIL_RAIL_BIN.\n\
+                 A test that needs root and has none prints `skipped: needs root`; with CI=true a skip is a failure.\n\
+                 A build that fails and a test program that dies each count as one failure.\n"
+            }
+            Command::Check => {
+                "A few minutes: cargo fmt --check, clippy (warnings are errors) on the crates that differ from `main`,\n\
+                 arrows, the tests of `core` and of those crates. Changes outside the crates count for all of them.\n"
+            }
+            Command::Ci => {
+                "cargo fmt --check, arrows, tidy, clippy on everything (warnings are errors), a build of the command line\n\
+                 alone and of the storage without RocksDB, docs (warnings are errors), then `test`. A step that fails\n\
+                 counts as one failure and the others still run. Prints the time of each, then `N passed, N failed`.\n"
+            }
+            Command::Arrows => {
+                "Compares `cargo metadata` with the table in crates/xtask/src/arrows/table.rs, and the code with the rules\n\
+                 in crates/xtask/src/arrows/places.rs: who may name RocksDB and openraft, read the clock, and what the\n\
+                 replicated machine must do without. Exit 1 if anything breaks them.\n"
+            }
+            Command::Tidy => {
+                "File lengths, leftovers (todo!, dbg!, ignored tests, sleeps in tests), paths of one machine, trailing\n\
+                 whitespace, .proto files outside proto/, unlisted decision records, dead links in documents.\n\
+                 Exit 1 if anything breaks a rule; a long file is named first as a warning.\n"
+            }
+            Command::Bench => {
+                "Builds `rail` in the release profile, which compiles RocksDB once more, and becomes `rail bench` with\n\
+                 the arguments given. `cargo xtask bench --help` shows them all.\n"
+            }
+        }
+    }
+
+    /// Its page in the help.
+    pub(crate) fn page(self) -> String {
+        format!("cargo xtask {}: {}\n\n{}", self.usage(), self.summary(), self.detail())
+    }
+}
+
+/// What `cargo xtask help` prints.
+pub(crate) fn overview() -> String {
+    let width = Command::ALL.iter().map(|command| command.usage().len()).max().unwrap_or_default();
+    let mut text = String::from("cargo xtask <command>\n\n");
+    for command in Command::ALL {
+        text.push_str(&format!("  {:width$}  {}\n", command.usage(), command.summary()));
+    }
+    text.push_str("\n`cargo xtask help <command>` says more. Exit codes: 0 fine, 1 failed, 2 wrong use or something to install.\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_and_stands_in_the_overview() {
+        for command in Command::ALL {
+            assert_eq!(Command::named(command.name()), Some(command));
+            assert!(overview().contains(&format!("  {}", command.name())), "{command:?}");
+            assert!(command.page().lines().all(|line| line.len() <= 120), "{command:?}");
+        }
+        assert_eq!(Command::named("dance"), None);
+    }
+}

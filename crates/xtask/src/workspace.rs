@@ -1,0 +1,121 @@
+//! Where things are, and how cargo is called.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cargo_metadata::{CargoOpt, Message, Metadata, MetadataCommand};
+
+/// The environment variable through which tests get the path of a built `rail`.
+pub(crate) const RAIL_BIN: &str = "TICKETRAIL_RAIL_BIN";
+
+/// What stands first on PATH where it exists: compilers that remember what they compiled.
+const CCACHE: &str = "/usr/lib/ccache";
+
+/// The workspace that `cargo xtask` was called in.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+/// The profile that a build uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
+}
+
+impl Workspace {
+    /// Finds the workspace around this program's own manifest.
+    pub(crate) fn open() -> Result<Workspace, String> {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .ok_or("expected to be run by cargo, but CARGO_MANIFEST_DIR is not set; use `cargo xtask`")?;
+        let metadata =
+            MetadataCommand::new()
+                .manifest_path(Path::new(&manifest).join("Cargo.toml"))
+                .no_deps()
+                .exec()
+                .map_err(|error| format!("expected to read the workspace, but cargo metadata failed: {error}"))?;
+        Ok(Workspace {
+            root: metadata.workspace_root.into_std_path_buf(),
+            target: metadata.target_directory.into_std_path_buf(),
+        })
+    }
+
+    /// The folder of the top Cargo.toml.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder that builds go to.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// `cargo <verb>` at the root, with ccache first on PATH where it is installed.
+    pub(crate) fn cargo(&self, verb: &str) -> Command {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.arg(verb).current_dir(&self.root).stdin(Stdio::null());
+        if let Some(path) = path_with_ccache() {
+            command.env("PATH", path);
+        }
+        // Another value of the flags in .cargo/config.toml would compile RocksDB again.
+        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
+    }
+
+    /// The whole dependency graph, as Cargo.lock has it.
+    pub(crate) fn metadata(&self) -> Result<Metadata, String> {
+        MetadataCommand::new()
+            .manifest_path(self.root.join("Cargo.toml"))
+            .features(CargoOpt::SomeFeatures(Vec::new()))
+            .other_options(vec!["--locked".to_owned()])
+            .exec()
+            .map_err(|error| format!("expected the dependency graph, but cargo metadata failed: {error}"))
+    }
+
+    /// Builds `rail` and returns the path of the program.
+    pub(crate) fn build_rail(&self, profile: Profile) -> Result<PathBuf, String> {
+        let mut command = self.cargo("build");
+        command.args(["--package", "ticketrail", "--bin", "rail", "--message-format", "json-render-diagnostics"]);
+        match profile {
+            Profile::Dev => {}
+            Profile::Release => {
+                command.arg("--release");
+            }
+        }
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("expected to start cargo, but it failed: {error}"))?;
+        let output = child.stdout.take().ok_or("expected the output of cargo, but it has none")?;
+        let mut program = None;
+        for message in Message::parse_stream(std::io::BufReader::new(output)) {
+            let message = message.map_err(|error| format!("expected cargo's messages, but reading failed: {error}"))?;
+            if let Message::CompilerArtifact(artifact) = message
+                && artifact.target.name == "rail"
+                && let Some(path) = artifact.executable
+            {
+                program = Some(path.into_std_path_buf());
+            }
+        }
+        let status = child.wait().map_err(|error| format!("expected cargo to end, but waiting failed: {error}"))?;
+        if !status.success() {
+            return Err("expected `rail` to build, but cargo failed; its messages stand above".to_owned());
+        }
+        program.ok_or_else(|| "expected cargo to name the program `rail`, but it did not".to_owned())
+    }
+}
+
+/// PATH with ccache's compilers first, unless they are not there or first already.
+pub(crate) fn path_with_ccache() -> Option<std::ffi::OsString> {
+    if !Path::new(CCACHE).is_dir() {
+        return None;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let old: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    if old.first().is_some_and(|first| first == Path::new(CCACHE)) {
+        return None;
+    }
+    std::env::join_paths(std::iter::once(PathBuf::from(CCACHE)).chain(old)).ok()
+}
