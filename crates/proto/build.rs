@@ -1,0 +1,24 @@
+//! Compiles `proto/` with protox: no protoc is needed.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+
+const FILES: [&str; 5] = [
+    "ticketrail/v1/common.proto",
+    "ticketrail/v1/message.proto",
+    "ticketrail/v1/queue.proto",
+    "ticketrail/v1/queue_service.proto",
+    "ticketrail/v1/admin_service.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    println!("cargo:rerun-if-changed={}", root.display());
+    let descriptors = protox::compile(FILES, [&root])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("ticketrail.binpb"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().bytes(".").btree_map(".").compile_fds(descriptors)?;
+    Ok(())
+}
