@@ -1,0 +1,287 @@
+//! The laws of the machine, over random stories: the naive model explains every reply and every figure after every
+//! entry, the log replayed gives the same state, a batch is its requests one by one, a refusal leaves no trace, and no
+//! message stays overdue. `TICKETRAIL_CASES` raises the number of stories.
+
+mod harness;
+mod model;
+mod story;
+
+use story::{Act, Memory, Scene, plain_act, scene, story, turn_clock};
+use harness::{Machine, conserved, equal, init};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence};
+use ticketrail_core::command::{Command, Tick};
+use ticketrail_core::query::Clock;
+use ticketrail_core::reply::{Answered, SessionOpened};
+use ticketrail_core::{
+    Answer, Effect, Entry, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp, Write, answer, apply, next_due,
+};
+
+fn cases(usual: u32) -> Config {
+    let raised = std::env::var("TICKETRAIL_CASES").ok().and_then(|text| text.parse().ok());
+    Config {
+        cases: raised.unwrap_or(usual),
+        max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/laws.txt"))),
+        ..Config::default()
+    }
+}
+
+/// Plays one scene; every comparison of the harness is made.
+fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(), String> {
+    turn_clock(machine, &scene.clock);
+    let requests: Vec<Request> = scene.acts.iter().map(|act| memory.request(machine, act)).collect();
+    let (replies, deliveries) = machine.propose_seen(requests)?;
+    memory.tokens.extend(deliveries.into_iter().map(|delivery| delivery.token));
+    for reply in replies.iter().flatten() {
+        if let (false, Some(Answered::SessionOpened(SessionOpened { session }))) = (reply.replayed, &reply.answered)
+            && !memory.sessions.iter().any(|(known, _)| known == session)
+        {
+            memory.sessions.push((*session, Vec::new()));
+        }
+    }
+    Ok(())
+}
+
+fn told(whole: &[Scene]) -> Result<(Machine, Memory), String> {
+    let mut machine = Machine::new()?;
+    let mut memory = Memory::default();
+    for (number, scene) in whole.iter().enumerate() {
+        play(&mut machine, &mut memory, scene).map_err(|error| format!("scene {number}: {error}"))?;
+    }
+    Ok((machine, memory))
+}
+
+proptest! {
+    #![proptest_config(cases(160))]
+
+    /// Every reply is explained by the naive model, and so is every figure after every entry; nothing overdue is left;
+    /// the log gives the state again.
+    #[test]
+    fn the_model_explains_every_reply(whole in story(40)) {
+        let (mut machine, _) = told(&whole).map_err(TestCaseError::fail)?;
+        machine.compare_pages(3).map_err(TestCaseError::fail)?;
+        prop_assert!(machine.replay().map_err(TestCaseError::fail)? == machine.view, "replay(log) is not the state");
+        finish(&mut machine).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// Ticks until nothing is due, as the leader does.
+fn tick_until_quiet(machine: &mut Machine) -> Result<(), String> {
+    for _ in 0..1_000 {
+        machine.propose(vec![Request::anonymous(Command::Tick(Tick {}))])?;
+        let again = machine.effects.contains(&Effect::TickAgain);
+        let due = next_due(&machine.view).map_err(|fault| fault.to_string())?;
+        if !again && due.is_none_or(|due| due.0 > machine.model.clock.cluster) {
+            return match machine.model.next_due() {
+                Some(due) if due <= machine.model.clock.cluster => {
+                    Err(format!("nothing is due any more, but a message is, since {due}"))
+                }
+                Some(_) | None => Ok(()),
+            };
+        }
+    }
+    Err("a thousand ticks, and still something is due".into())
+}
+
+/// Works everything off, as workers and the leader would: at the end each queue is empty and its books balance.
+fn finish(machine: &mut Machine) -> Result<(), String> {
+    use ticketrail_core::command::{
+        Ack, Commit, Expire, ExpiredLease, PauseQueue, QueueSettings, Receive, Settle, UpdateQueue, Verdict,
+    };
+    let names: Vec<_> = machine.model.queues.iter().map(|queue| queue.name.clone()).collect();
+    for name in &names {
+        let settings = QueueSettings { max_attempts: Some(0), ..QueueSettings::default() };
+        machine.propose(vec![
+            Request::anonymous(Command::PauseQueue(PauseQueue { queue: Some(name.clone()), pause: None })),
+            Request::anonymous(Command::UpdateQueue(UpdateQueue { queue: Some(name.clone()), settings: Some(settings) })),
+        ])?;
+    }
+    // No delay is longer than an hour and a bit, no lease longer than 12 h: one new term, then leases by their clock.
+    machine.term += 1;
+    machine.stamp = machine.model.clock.cluster + 2 * 3_600_000;
+    tick_until_quiet(machine)?;
+    for _ in 0..20_000 {
+        let leases = machine.model.leases();
+        if leases.is_empty() {
+            break;
+        }
+        let last = leases.iter().map(|lease| lease.deadline.0).max().unwrap_or(0);
+        // A lease of 12 h is 4,320 steps of 10 s: let such be acked by its token instead.
+        if last.saturating_sub(machine.model.clock.lease) > 200_000 {
+            let mut settle = Vec::new();
+            for queue in &machine.model.queues {
+                for lease in queue.messages.iter().filter_map(|message| message.lease()) {
+                    if let Some(token) = &lease.token {
+                        settle.push(Settle { token: token.clone(), verdict: Some(Verdict::Ack(Ack {})) });
+                    }
+                }
+            }
+            machine.propose(vec![Request::anonymous(Command::Commit(Commit { settle, ..Commit::default() }))])?;
+        } else {
+            machine.stamp += 10_000;
+        }
+        let leases = leases
+            .iter()
+            .map(|lease| ExpiredLease {
+                queue: lease.queue.0,
+                sequence: lease.sequence,
+                granted_index: lease.granted_index,
+            })
+            .collect();
+        machine.propose(vec![Request::anonymous(Command::Expire(Expire { leases }))])?;
+    }
+    machine.term += 1;
+    machine.stamp = machine.model.clock.cluster + 2 * 86_400_000;
+    tick_until_quiet(machine)?;
+    for name in &names {
+        for _ in 0..100 {
+            let receive = Receive { queues: vec![name.clone()], max: 1_000, ..Receive::default() };
+            let (_, deliveries) = machine.propose_seen(vec![Request::anonymous(Command::Receive(receive))])?;
+            if deliveries.is_empty() {
+                break;
+            }
+            let settle = deliveries
+                .into_iter()
+                .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack {})) })
+                .collect();
+            machine.propose(vec![Request::anonymous(Command::Commit(Commit { settle, ..Commit::default() }))])?;
+        }
+    }
+    for queue in machine.model.queues.iter().filter(|queue| names.contains(&queue.name)) {
+        let stats = queue.stats();
+        conserved(&stats)?;
+        if stats.depth() != 0 || stats.bytes != 0 {
+            return Err(format!("{:?} should be worked off, but holds {stats:?}", queue.name));
+        }
+    }
+    Ok(())
+}
+
+/// The keys that even an empty entry writes: clocks and digest.
+fn clock_keys(view: &MemView, at: LogPosition, stamp: u64) -> Result<Vec<bytes::Bytes>, String> {
+    let outcome = apply(view, at, &Entry::new(Timestamp(stamp), Vec::new())).map_err(|fault| fault.to_string())?;
+    outcome
+        .writes
+        .iter()
+        .map(|write| match write {
+            Write::Put { key, .. } => Ok(key.clone()),
+            Write::Delete { .. } | Write::DeleteRange { .. } => Err(format!("an empty entry removes: {write:?}")),
+        })
+        .collect()
+}
+
+fn clock(view: &MemView) -> Result<Clock, String> {
+    let Answer::Clock(clock) = answer(view, &Query::Clock).map_err(|fault| fault.to_string())? else {
+        return Err("expected the clock".into());
+    };
+    Ok(clock)
+}
+
+fn applied(view: &MemView, at: LogPosition, stamp: u64, requests: Vec<Request>) -> Result<(Outcome, MemView), String> {
+    let outcome = apply(view, at, &Entry::new(Timestamp(stamp), requests)).map_err(|fault| fault.to_string())?;
+    let mut after = view.clone();
+    after.commit(&outcome.writes);
+    Ok((outcome, after))
+}
+
+/// What the other keys hold.
+fn without(view: &MemView, keys: &[bytes::Bytes]) -> Vec<(bytes::Bytes, bytes::Bytes)> {
+    view.iter().filter(|(key, _)| !keys.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(120))]
+
+    /// A request that is refused leaves no trace: the writes are those of the entry without it, clocks and digest aside.
+    #[test]
+    fn a_refusal_leaves_no_trace(whole in story(16), acts in proptest::collection::vec(plain_act(), 1..8)) {
+        let (machine, mut memory) = told(&whole).map_err(TestCaseError::fail)?;
+        let at = machine.next();
+        let stamp = machine.model.clock.cluster + 1;
+        let requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
+        let (all, _) = applied(&machine.view, at, stamp, requests.clone()).map_err(TestCaseError::fail)?;
+        let mut kept = Vec::new();
+        for (request, reply) in requests.into_iter().zip(&all.replies) {
+            match reply {
+                Ok(_) => kept.push(request),
+                Err(Rejection::EntryFull(_)) => return Err(TestCaseError::fail("a small entry is full")),
+                Err(_) => {}
+            }
+        }
+        // A session's id holds its place in the entry: such entries are another law's.
+        prop_assume!(!kept.iter().any(|request| matches!(request.command, Some(Command::OpenSession(_)))));
+        let (without_refused, _) = applied(&machine.view, at, stamp, kept).map_err(TestCaseError::fail)?;
+        let answers: Vec<_> = all.replies.iter().flatten().map(|reply| reply.answered.clone()).collect();
+        let others: Vec<_> = without_refused.replies.iter().flatten().map(|reply| reply.answered.clone()).collect();
+        prop_assert_eq!(answers, others);
+        prop_assert_eq!(&all.effects, &without_refused.effects);
+        prop_assert_eq!(&all.writes, &without_refused.writes);
+    }
+
+    /// A batch is its requests one by one, each at the same position and time.
+    #[test]
+    fn a_batch_is_its_requests_one_by_one(whole in story(16), scenes in proptest::collection::vec(scene(), 1..4)) {
+        let (machine, mut memory) = told(&whole).map_err(TestCaseError::fail)?;
+        let at = machine.next();
+        let stamp = machine.model.clock.cluster + 1;
+        let acts: Vec<Act> = scenes.into_iter().flat_map(|scene| scene.acts).collect();
+        let requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
+        prop_assume!(!requests.iter().any(|request| {
+            request.id.is_some() || matches!(request.command, Some(Command::OpenSession(_)))
+        }));
+        let (batch, batched) = applied(&machine.view, at, stamp, requests.clone()).map_err(TestCaseError::fail)?;
+        let mut view = machine.view.clone();
+        for (n, request) in requests.into_iter().enumerate() {
+            let position = LogPosition { index: at.index + n as u64, ..at };
+            let (single, after) = applied(&view, position, stamp, vec![request]).map_err(TestCaseError::fail)?;
+            view = after;
+            prop_assert_eq!(shape(&batch.replies[n]), shape(&single.replies[0]), "request {}", n);
+        }
+        equal("clock", &clock(&batched).map_err(TestCaseError::fail)?.cluster, &clock(&view).map_err(TestCaseError::fail)?.cluster)
+            .map_err(TestCaseError::fail)?;
+        for name in (0..5).map(story::queue) {
+            let query = Query::Queue(name.clone());
+            prop_assert_eq!(answer(&batched, &query).ok(), answer(&view, &query).ok());
+            for state in [ticketrail_core::query::MessageState::Ready, ticketrail_core::query::MessageState::Delayed] {
+                let query = Query::Peek { queue: name.clone(), state, after: bytes::Bytes::new(), limit: 1_000 };
+                prop_assert_eq!(answer(&batched, &query).ok(), answer(&view, &query).ok());
+            }
+        }
+    }
+}
+
+/// A reply without where it happened.
+fn shape(reply: &Result<Reply, Rejection>) -> Result<Option<Answered>, Rejection> {
+    let mut reply = reply.clone()?;
+    if let Some(Answered::Received(received)) = &mut reply.answered {
+        for handle in &mut received.handles {
+            handle.granted_index = 0;
+        }
+    }
+    Ok(reply.answered)
+}
+
+/// An entry without requests moves the clocks and nothing else.
+#[test]
+fn an_empty_entry_moves_the_clocks_alone() -> Result<(), String> {
+    let (machine, _) = told(&[])?;
+    let keys = clock_keys(&machine.view, machine.next(), machine.stamp + 5)?;
+    let (_, after) = applied(&machine.view, machine.next(), machine.stamp + 5, Vec::new())?;
+    equal("other keys", &without(&machine.view, &keys), &without(&after, &keys))?;
+    equal("cluster time", &(machine.stamp + 5), &clock(&after)?.cluster.0)
+}
+
+/// Before the cluster has its secret nothing is accepted but the secret; the first one counts.
+#[test]
+fn nothing_happens_before_the_secret() -> Result<(), String> {
+    let mut machine = Machine::bare();
+    let mut memory = Memory::default();
+    for act in [Act::OpenSession, Act::Delete(0), Act::Commit(Vec::new(), Vec::new(), true), Act::Purge(1)] {
+        let request = memory.request(&machine, &act);
+        machine.propose(vec![request])?;
+    }
+    machine.propose(vec![Request::anonymous(Command::Tick(Tick {}))])?;
+    machine.propose(vec![init(1), init(2)])?;
+    machine.propose(vec![init(3)]).map(|_| ())
+}
