@@ -98,7 +98,8 @@ fn touched(paths: &[String]) -> Touched {
             (Some("crates"), Some(folder)) => packages.insert(format!("ticketrail-{folder}")),
             (Some("cluster-tests"), _) => packages.insert(DRIVES_RAIL.to_owned()),
             (Some("proto"), _) => packages.insert("ticketrail-proto".to_owned()),
-            (Some("docs" | "deploy" | ".ci" | "README.md" | "CHANGELOG.md" | "LICENSE" | ".gitignore"), _) => false,
+            (Some("docs" | "deploy" | ".ci" | "README.md" | "CHANGELOG.md" | "LICENSE"), _)
+            | (Some(".gitignore" | "deny.toml" | "rustfmt.toml"), _) => false,
             _ => return Touched::All,
         };
     }

@@ -60,9 +60,11 @@ fn length(file: &File) -> usize {
     file.code().filter(|(_, _, test)| !test).count()
 }
 
-/// Whether `code` calls a function named `sleep`, `sleep_ms`, `sleep_until` or the like.
+/// Whether `code` calls a library's `sleep`: not a method, nor a function with a longer name.
 fn sleeps(code: &str) -> bool {
-    ["sleep(", "sleep_ms(", "sleep_until("].iter().any(|call| has_word(code, call))
+    let is_a_part = |char: char| char.is_alphanumeric() || matches!(char, '_' | '.');
+    code.match_indices("sleep(").any(|(start, _)| !code[..start].ends_with(is_a_part))
+        || code.contains("time::sleep_until(")
 }
 
 #[cfg(test)]
@@ -91,7 +93,11 @@ mod tests {
         assert_eq!(check("crates/a/src/lib.rs", &format!("#[cfg(test)]\nmod tests {{ {sleep} }}")).len(), 1);
         assert!(check("crates/a/src/lib.rs", sleep).is_empty());
         assert!(check("cluster-tests/src/poll.rs", sleep).is_empty());
-        assert!(check("crates/a/tests/b.rs", "fn no_sleep() { oversleep(d); }").is_empty());
+        assert!(
+            check("crates/a/tests/b.rs", "fn no_sleep() { oversleep(d); x.sleep(); x.sleep_until(d); }").is_empty()
+        );
+        assert_eq!(check("crates/a/tests/b.rs", "x.sleep(d); sleep(d);").len(), 1);
+        assert_eq!(check("crates/a/tests/b.rs", "tokio::time::sleep_until(d).await;").len(), 1);
     }
 
     #[test]
