@@ -1,1 +1,61 @@
-//! Placeholder.
+//! The Rust SDK of Ticketrail: a durable, replicated work queue.
+//!
+//! A map of the house:
+//!
+//! - [`Client`], [`ClientBuilder`]: a connection that comes back by itself, and its sessions;
+//! - [`Queue`]: what to do with one queue: [`send`](Queue::send), [`receive`](Queue::receive), [`peek`](Queue::peek);
+//! - [`Delivery`], [`Settlement`]: a leased message, and what became of it;
+//! - [`Admin`]: queues made, changed, paused, purged; the node's status;
+//! - [`Error`]: what a failed call did, so that a caller knows whether to send it again;
+//! - [`RetryPolicy`]: how long, and for what, a call is tried again.
+//!
+//! Every change carries a request id (session, number), so a call is repeated after a lost connection without a
+//! second effect. Until its deadline the SDK does that by itself, each failure in its own way: see [`RetryPolicy`].
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use ticketrail_client::Client;
+//!
+//! # async fn example() -> Result<(), ticketrail_client::Error> {
+//! let client = Client::builder().address("http://127.0.0.1:50000").connect()?;
+//! let orders = client.queue("orders");
+//! let sent = orders.send("one table for two").tag("customer", "alice").await?;
+//! println!("sent {}", sent.message_id);
+//!
+//! let received = orders.receive().max(16).wait(Duration::from_secs(20)).lease(Duration::from_secs(30)).await?;
+//! for delivery in received.deliveries {
+//!     println!("working on {:?}", delivery.message.body);
+//!     delivery.ack().await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod admin;
+mod call;
+mod client;
+mod error;
+mod message;
+mod position;
+mod queue;
+mod receive;
+mod retry;
+mod send;
+mod session;
+mod settle;
+mod wire;
+
+pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
+pub use client::{Client, ClientBuilder};
+pub use error::{Effect, Error, Reason, Refusal};
+pub use message::{
+    DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,
+};
+pub use position::{Batch, Position};
+pub use queue::{Peek, PeekPage, Queue};
+pub use receive::{Delivery, ReceiveCall, Received};
+pub use retry::RetryPolicy;
+pub use send::{SendCall, Sent};
+pub use settle::{Settled, Settlement};
+/// The channel that [`ClientBuilder::channel`] takes.
+pub use tonic::transport::Channel;

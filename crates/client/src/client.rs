@@ -1,0 +1,260 @@
+//! The client: a channel that reconnects, sessions, a policy.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::message::MessageInfo;
+use crate::session::{RENEW_AFTER, Sessions};
+use crate::settle::{self, Settled, Settlement};
+use crate::{Admin, Batch, Error, Queue, RetryPolicy, queue};
+
+/// The port of a server that was not told otherwise.
+const DEFAULT_ADDRESS: &str = "http://127.0.0.1:50000";
+/// How long connecting may take; then it is tried anew.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A silent connection is asked for a sign of life so often, and given up so long after.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of one server or cluster. Cheap to clone; clones share connection and sessions.
+///
+/// It connects when first needed, and anew whenever the connection is lost: a server that is killed and started again
+/// interrupts calls, but ends none before its deadline.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ticketrail_client::Error> {
+/// let client = ticketrail_client::Client::builder().address("http://127.0.0.1:50000").namespace("shop").connect()?;
+/// client.queue("orders").send("one table for two").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+    namespace: Arc<str>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    channel: Channel,
+    sessions: Sessions,
+    policy: RetryPolicy,
+    /// Renews idle sessions; started with the first change.
+    renewer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Inner {
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn policy(&self) -> &RetryPolicy {
+        &self.policy
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let renewer = self.renewer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(renewer) = renewer.take() {
+            renewer.abort();
+        }
+    }
+}
+
+impl Client {
+    /// A builder of clients.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A queue of the client's namespace, 1-200 bytes of `A-Z a-z 0-9 . _ - / :`. Nothing is sent yet.
+    pub fn queue(&self, name: impl Into<String>) -> Queue {
+        Queue::new(self.clone(), name.into())
+    }
+
+    /// What operators call.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.clone())
+    }
+
+    /// The same client in another namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Client {
+        Client { inner: Arc::clone(&self.inner), namespace: namespace.into() }
+    }
+
+    /// The client's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Settles up to 1,000 deliveries, of any queues, in one call. Each has its own result.
+    ///
+    /// ```no_run
+    /// # use ticketrail_client::{Client, Settlement};
+    /// # async fn example(client: Client) -> Result<(), ticketrail_client::Error> {
+    /// let received = client.queue("orders").receive().max(100).await?;
+    /// let done = client.settle(received.deliveries.iter().map(Settlement::ack)).await?;
+    /// println!("{} of {} are done", done.results.len() - done.refused(), done.results.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As every change: see [`Error`]. A lost lease is an item's refusal, not the call's.
+    pub async fn settle(&self, settlements: impl IntoIterator<Item = Settlement>) -> Result<Batch<Settled>, Error> {
+        settle::settle(self, settlements.into_iter().collect()).await
+    }
+
+    /// One message by its id, wherever it is now, with its history.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with [`Reason::MessageNotFound`](crate::Reason::MessageNotFound) once it is finished.
+    pub async fn get(&self, message_id: &str) -> Result<MessageInfo, Error> {
+        queue::get(self, message_id).await
+    }
+
+    /// The parts for a change; the first one starts the renewal of sessions.
+    pub(crate) fn changing(&self) -> &Inner {
+        let mut renewer = self.inner.renewer.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewer.is_none() {
+            let inner = Arc::downgrade(&self.inner);
+            *renewer = Some(tokio::spawn(async move {
+                // A third of the time after which a session is renewed: none idles for longer than 4 minutes.
+                let mut rounds = tokio::time::interval(RENEW_AFTER / 3);
+                rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                loop {
+                    rounds.tick().await;
+                    let Some(inner) = inner.upgrade() else { return };
+                    inner.renew_idle_sessions().await;
+                }
+            }));
+        }
+        &self.inner
+    }
+
+    /// The parts for a read.
+    pub(crate) fn reading(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+/// Builds a [`Client`].
+#[derive(Debug, Clone)]
+pub struct ClientBuilder {
+    address: String,
+    namespace: String,
+    policy: RetryPolicy,
+    channel: Option<Channel>,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            address: DEFAULT_ADDRESS.to_owned(),
+            namespace: "default".to_owned(),
+            policy: RetryPolicy::default(),
+            channel: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The server's address, `http://host:port` or `host:port`. Default `http://127.0.0.1:50000`.
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = address.into();
+        self
+    }
+
+    /// The namespace of the client's queues. Default `default`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How long, and for what, calls are tried again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// A call's deadline over all its attempts. Default 30 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.policy.timeout = timeout;
+        self
+    }
+
+    /// A channel made elsewhere, in place of one to the address: for a transport of your own.
+    pub fn channel(mut self, channel: Channel) -> Self {
+        self.channel = Some(channel);
+        self
+    }
+
+    /// The client. The connection is made when it is first needed; must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the address is none.
+    pub fn connect(self) -> Result<Client, Error> {
+        let channel = match self.channel {
+            Some(channel) => channel,
+            None => endpoint(&self.address)?.connect_lazy(),
+        };
+        let inner = Inner { channel, sessions: Sessions::default(), policy: self.policy, renewer: Mutex::new(None) };
+        Ok(Client { inner: Arc::new(inner), namespace: self.namespace.into() })
+    }
+}
+
+/// The endpoint of an address, with the client's timeouts.
+fn endpoint(address: &str) -> Result<Endpoint, Error> {
+    let wrong =
+        || Error::Config { expected: "a server's address such as http://127.0.0.1:50000", got: format!("{address:?}") };
+    let uri = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+    let endpoint = Endpoint::from_shared(uri).map_err(|_| wrong())?;
+    let uri = endpoint.uri();
+    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        return Err(wrong());
+    }
+    Ok(endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_are_checked_before_anything_is_sent() {
+        for good in ["http://127.0.0.1:50000", "127.0.0.1:50000", "localhost:1", "http://[::1]:50000"] {
+            assert!(Client::builder().address(good).connect().is_ok(), "{good}");
+        }
+        for bad in ["", "http://", "https://127.0.0.1:1", "ftp://x", "a b"] {
+            let error = Client::builder().address(bad).connect().map(|_| ()).expect_err(bad);
+            assert!(matches!(error, Error::Config { .. }), "{bad}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_unavailable_and_nothing_happened() {
+        // A port that was free a moment ago.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+        let client = Client::builder()
+            .address(format!("127.0.0.1:{port}"))
+            .timeout(Duration::from_millis(200))
+            .connect()
+            .expect("an address");
+        let error = client.queue("orders").send("x").await.expect_err("nobody there");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        assert_eq!(error.effect(), crate::Effect::Nothing);
+    }
+}

@@ -1,0 +1,374 @@
+//! Messages: to send, received, looked at.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use ticketrail_proto::v1;
+
+use crate::wire;
+
+/// A message to send: a body and what goes with it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewMessage {
+    wire: v1::NewMessage,
+}
+
+impl NewMessage {
+    /// A message of `body`, 0 bytes to 1 MiB.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self { wire: v1::NewMessage { body: body.into(), ..Default::default() } }
+    }
+
+    /// The body's media type, such as `application/json`; at most 256 bytes.
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.wire.content_type = content_type.into();
+        self
+    }
+
+    /// The message's type in your words, such as `order.placed`; at most 256 bytes.
+    pub fn message_type(mut self, message_type: impl Into<String>) -> Self {
+        self.wire.r#type = message_type.into();
+        self
+    }
+
+    /// A tag to find it by: at most 64, each side at most 256 bytes.
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.wire.tags.insert(key.into(), value.into());
+        self
+    }
+
+    /// A header, passed through, such as `traceparent`; all together at most 16 KiB.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.wire.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Ties a reply to its request; at most 256 bytes.
+    pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.wire.correlation_id = id.into();
+        self
+    }
+
+    /// The queue where replies go; at most 256 bytes.
+    pub fn reply_to(mut self, queue: impl Into<String>) -> Self {
+        self.wire.reply_to = queue.into();
+        self
+    }
+
+    /// Ready so long after it is enqueued, at most 366 days. Takes the place of `deliver_at`.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.wire.available = Some(v1::new_message::Available::Delay(wire::to_duration(delay)));
+        self
+    }
+
+    /// Ready at this time, at most 366 days ahead; a past time is now. Takes the place of `delay`.
+    pub fn deliver_at(mut self, at: SystemTime) -> Self {
+        self.wire.available = Some(v1::new_message::Available::DeliverAt(at.into()));
+        self
+    }
+
+    pub(crate) fn into_wire(self) -> v1::NewMessage {
+        self.wire
+    }
+}
+
+impl From<Bytes> for NewMessage {
+    fn from(body: Bytes) -> Self {
+        Self::new(body)
+    }
+}
+
+impl From<Vec<u8>> for NewMessage {
+    fn from(body: Vec<u8>) -> Self {
+        Self::new(body)
+    }
+}
+
+impl From<String> for NewMessage {
+    fn from(body: String) -> Self {
+        Self::new(body)
+    }
+}
+
+impl From<&str> for NewMessage {
+    fn from(body: &str) -> Self {
+        Self::new(Bytes::copy_from_slice(body.as_bytes()))
+    }
+}
+
+/// A message on a queue: what its producer said, and its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Its id for ever, also after it has moved: such as `1.17.m4.1043`.
+    pub id: String,
+    /// The namespace where it is now.
+    pub namespace: String,
+    /// The queue where it is now, or where it was received from.
+    pub queue: String,
+    /// When it came to that queue.
+    pub enqueued_at: SystemTime,
+    /// The body.
+    pub body: Bytes,
+    /// The body's media type.
+    pub content_type: String,
+    /// Its type, in the producer's words.
+    pub message_type: String,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// Headers.
+    pub headers: BTreeMap<String, String>,
+    /// Ties a reply to its request.
+    pub correlation_id: String,
+    /// The queue where replies go.
+    pub reply_to: String,
+    /// Why it is a dead letter; `None` where it is none.
+    pub dead_letter: Option<DeadLetter>,
+}
+
+impl Message {
+    pub(crate) fn from_wire(message: Option<v1::Message>) -> Self {
+        let message = message.unwrap_or_default();
+        Self {
+            id: message.id,
+            namespace: message.namespace,
+            queue: message.queue,
+            enqueued_at: wire::some_time(message.enqueued_at),
+            body: message.body,
+            content_type: message.content_type,
+            message_type: message.r#type,
+            tags: message.tags,
+            headers: message.headers,
+            correlation_id: message.correlation_id,
+            reply_to: message.reply_to,
+            dead_letter: message.dead_letter.map(DeadLetter::from_wire),
+        }
+    }
+}
+
+/// Where a dead letter comes from, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The namespace of the queue it was in.
+    pub source_namespace: String,
+    /// The queue it was in.
+    pub source_queue: String,
+    /// Why it was moved.
+    pub reason: DeadReason,
+    /// When it was moved.
+    pub at: SystemTime,
+    /// Leases granted there.
+    pub receive_count: u32,
+    /// Failures counted there.
+    pub failures: u32,
+}
+
+impl DeadLetter {
+    fn from_wire(dead: v1::DeadLetter) -> Self {
+        let reason = match dead.reason() {
+            v1::DeadReason::Unspecified => DeadReason::Other,
+            v1::DeadReason::Attempts => DeadReason::Attempts,
+            v1::DeadReason::Rejected => DeadReason::Rejected,
+        };
+        Self {
+            source_namespace: dead.source_namespace,
+            source_queue: dead.source_queue,
+            reason,
+            at: wire::some_time(dead.dead_at),
+            receive_count: dead.receive_count,
+            failures: dead.failures,
+        }
+    }
+}
+
+/// Why a message was dead-lettered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeadReason {
+    /// The attempts were used up.
+    Attempts,
+    /// A worker refused it for good.
+    Rejected,
+    /// A reason of a newer server.
+    Other,
+}
+
+impl DeadReason {
+    /// The reason's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeadReason::Attempts => "attempts",
+            DeadReason::Rejected => "rejected",
+            DeadReason::Other => "other",
+        }
+    }
+}
+
+/// What a message is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MessageState {
+    /// Waiting for its time.
+    Delayed,
+    /// Waiting for a receiver.
+    Ready,
+    /// Waiting for an earlier message of its group.
+    Blocked,
+    /// With a receiver.
+    Leased,
+}
+
+impl MessageState {
+    /// All states.
+    pub const ALL: [MessageState; 4] =
+        [MessageState::Ready, MessageState::Delayed, MessageState::Blocked, MessageState::Leased];
+
+    /// The state's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MessageState::Delayed => "delayed",
+            MessageState::Ready => "ready",
+            MessageState::Blocked => "blocked",
+            MessageState::Leased => "leased",
+        }
+    }
+
+    pub(crate) fn to_wire(self) -> v1::MessageState {
+        match self {
+            MessageState::Delayed => v1::MessageState::Delayed,
+            MessageState::Ready => v1::MessageState::Ready,
+            MessageState::Blocked => v1::MessageState::Blocked,
+            MessageState::Leased => v1::MessageState::Leased,
+        }
+    }
+
+    fn from_wire(state: v1::MessageState) -> Option<Self> {
+        match state {
+            v1::MessageState::Unspecified => None,
+            v1::MessageState::Delayed => Some(MessageState::Delayed),
+            v1::MessageState::Ready => Some(MessageState::Ready),
+            v1::MessageState::Blocked => Some(MessageState::Blocked),
+            v1::MessageState::Leased => Some(MessageState::Leased),
+        }
+    }
+}
+
+/// All there is to know of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageInfo {
+    /// The message; its body is empty where bodies were left out.
+    pub message: Message,
+    /// What it is doing; `None`: a state of a newer server.
+    pub state: Option<MessageState>,
+    /// Its sequence within the queue where it is now, from 1.
+    pub sequence: u64,
+    /// What it counts in byte bounds, in bytes.
+    pub size_bytes: u64,
+    /// Leases ever granted.
+    pub receive_count: u32,
+    /// Failures counted so far in the current window.
+    pub failures: u32,
+    /// When it becomes ready; only where it is delayed.
+    pub due_at: Option<SystemTime>,
+    /// Its lease; only where it is leased.
+    pub lease: Option<LeaseRecord>,
+    /// Its failures, oldest first, the last 16.
+    pub history: Vec<FailureRecord>,
+}
+
+impl MessageInfo {
+    pub(crate) fn from_wire(info: v1::MessageInfo) -> Self {
+        let state = MessageState::from_wire(info.state());
+        Self {
+            message: Message::from_wire(info.message),
+            state,
+            sequence: info.sequence,
+            size_bytes: info.size_bytes,
+            receive_count: info.receive_count,
+            failures: info.failures,
+            due_at: wire::maybe_time(info.due_at),
+            lease: info.lease.map(LeaseRecord::from_wire),
+            history: info.history.into_iter().map(FailureRecord::from_wire).collect(),
+        }
+    }
+}
+
+/// A live lease, without its token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Who holds it, as the receiver named itself.
+    pub worker: String,
+    /// When it was granted.
+    pub granted_at: SystemTime,
+    /// What was left of it.
+    pub remaining: Duration,
+}
+
+impl LeaseRecord {
+    fn from_wire(lease: v1::Lease) -> Self {
+        Self {
+            worker: lease.worker,
+            granted_at: wire::some_time(lease.granted_at),
+            remaining: lease.remaining.and_then(wire::duration).unwrap_or_default(),
+        }
+    }
+}
+
+/// One failure of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureRecord {
+    /// Who had it.
+    pub worker: String,
+    /// When the lease began.
+    pub started_at: SystemTime,
+    /// When it failed.
+    pub failed_at: SystemTime,
+    /// How it failed.
+    pub class: FailureClass,
+    /// The worker's code.
+    pub code: String,
+    /// The worker's text.
+    pub text: String,
+}
+
+impl FailureRecord {
+    fn from_wire(failure: v1::Failure) -> Self {
+        let class = match failure.class() {
+            v1::FailureClass::Unspecified => FailureClass::Other,
+            v1::FailureClass::Transient => FailureClass::Transient,
+            v1::FailureClass::Permanent => FailureClass::Permanent,
+            v1::FailureClass::LeaseExpired => FailureClass::LeaseExpired,
+        };
+        Self {
+            worker: failure.worker,
+            started_at: wire::some_time(failure.started_at),
+            failed_at: wire::some_time(failure.failed_at),
+            class,
+            code: failure.code,
+            text: failure.text,
+        }
+    }
+}
+
+/// How a delivery failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureClass {
+    /// The worker said so, and that another attempt is worth it.
+    Transient,
+    /// The worker said so, for good.
+    Permanent,
+    /// The lease ran out.
+    LeaseExpired,
+    /// A class of a newer server.
+    Other,
+}
+
+impl FailureClass {
+    /// The class's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailureClass::Transient => "transient",
+            FailureClass::Permanent => "permanent",
+            FailureClass::LeaseExpired => "lease_expired",
+            FailureClass::Other => "other",
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One queue: send, receive, look.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use ticketrail_proto::v1;
+use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
+
+use crate::call::service;
+use crate::message::{MessageInfo, MessageState, NewMessage};
+use crate::receive::ReceiveCall;
+use crate::send::{self, SendCall, Sent};
+use crate::{Batch, Client, Error};
+
+/// A future that a call becomes when it is awaited.
+pub(crate) type Calling<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// One queue of one namespace. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    client: Client,
+    name: String,
+}
+
+impl Queue {
+    pub(crate) fn new(client: Client, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Sends one message. Set what goes with it, then await.
+    ///
+    /// The answer means: fsynced on a quorum. The queue is made by its first message unless the server forbids it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let sent = client
+    ///     .queue("orders")
+    ///     .send(r#"{"table": 7}"#)
+    ///     .content_type("application/json")
+    ///     .tag("customer", "alice")
+    ///     .delay(Duration::from_secs(600))
+    ///     .await?;
+    /// println!("{} is ready at {:?}", sent.message_id, sent.available_at);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send(&self, message: impl Into<NewMessage>) -> SendCall {
+        SendCall::new(self.clone(), message.into())
+    }
+
+    /// Sends up to 1,000 messages, 4 MiB together, in one call. They become visible in one step; each has its own
+    /// result.
+    ///
+    /// ```no_run
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let batch = client.queue("orders").send_batch(["first", "second"]).await?;
+    /// for result in batch.results {
+    ///     println!("{}", result?.message_id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As every change: see [`Error`]. A full queue is an item's refusal, not the call's, and is not waited for.
+    pub async fn send_batch<M: Into<NewMessage>>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Batch<Sent>, Error> {
+        send::send_batch(self, messages.into_iter().map(Into::into).collect()).await
+    }
+
+    /// Leases messages: at most one unless told otherwise, waiting for it up to 10 s. Set what differs, then await.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let received = client.queue("orders").receive().max(16).lease(Duration::from_secs(30)).worker("w1").await?;
+    /// for delivery in received.deliveries {
+    ///     match std::str::from_utf8(&delivery.message.body) {
+    ///         Ok(_order) => delivery.ack().await?,
+    ///         Err(_) => delivery.reject("NOT_TEXT", "expected UTF-8").await?,
+    ///     };
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn receive(&self) -> ReceiveCall {
+        ReceiveCall::new(self.clone())
+    }
+
+    /// Shows messages in one state without consuming them: ready ones unless told otherwise, a page of up to 100.
+    ///
+    /// ```no_run
+    /// # use ticketrail_client::MessageState;
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let page = client.queue("orders").peek().state(MessageState::Delayed).await?;
+    /// for info in page.messages {
+    ///     println!("{} is due at {:?}", info.message.id, info.due_at);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn peek(&self) -> Peek {
+        let request = v1::PeekRequest {
+            namespace: self.client.namespace().to_owned(),
+            queue: self.name.clone(),
+            state: v1::MessageState::Ready.into(),
+            ..Default::default()
+        };
+        Peek { client: self.client.clone(), request }
+    }
+}
+
+/// A look at a queue; await it.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is asked until it is awaited"]
+pub struct Peek {
+    client: Client,
+    request: v1::PeekRequest,
+}
+
+impl Peek {
+    /// Messages in this state. Default: ready.
+    pub fn state(mut self, state: MessageState) -> Self {
+        self.request.state = state.to_wire().into();
+        self
+    }
+
+    /// Messages of a page at most, 1 to 1,000. Default 100. A page ends earlier when it passes 4 MiB.
+    pub fn page_size(mut self, size: u32) -> Self {
+        self.request.page_size = size;
+        self
+    }
+
+    /// The page after the one that gave this token.
+    pub fn after(mut self, token: impl Into<String>) -> Self {
+        self.request.page_token = token.into();
+        self
+    }
+
+    /// Leaves bodies out.
+    pub fn omit_bodies(mut self) -> Self {
+        self.request.omit_bodies = true;
+        self
+    }
+
+    /// An answer from what the node has applied, without asking the leader.
+    pub fn stale_ok(mut self) -> Self {
+        self.request.stale_ok = true;
+        self
+    }
+}
+
+impl IntoFuture for Peek {
+    type Output = Result<PeekPage, Error>;
+    type IntoFuture = Calling<PeekPage>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let make = || self.request.clone();
+            let send = async |channel, request| service!(QueueServiceClient, channel).peek(request).await;
+            let page = self.client.reading().read(make, send).await?;
+            let messages = page.messages.into_iter().map(MessageInfo::from_wire).collect();
+            Ok(PeekPage { messages, next: (!page.next_page_token.is_empty()).then_some(page.next_page_token) })
+        })
+    }
+}
+
+/// A page of messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeekPage {
+    /// The messages.
+    pub messages: Vec<MessageInfo>,
+    /// Where the next page starts; `None`: this was the last.
+    pub next: Option<String>,
+}
+
+pub(crate) async fn get(client: &Client, message_id: &str) -> Result<MessageInfo, Error> {
+    let make = || v1::GetRequest {
+        message_id: message_id.to_owned(),
+        stale_ok: false,
+        namespace: client.namespace().to_owned(),
+    };
+    let send = async |channel, request| service!(QueueServiceClient, channel).get(request).await;
+    let answer = client.reading().read(make, send).await?;
+    match answer.message {
+        Some(info) => Ok(MessageInfo::from_wire(info)),
+        None => Err(Error::Protocol { expected: "a message", found: "none".to_owned() }),
+    }
+}
+
+/// The longest that a receive may wait; the server refuses more.
+pub(crate) const WAIT_DEFAULT: Duration = Duration::from_secs(10);

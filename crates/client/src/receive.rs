@@ -1,0 +1,190 @@
+//! Receiving: leases on messages.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ticketrail_proto::v1;
+use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
+
+use crate::call::{Attempt, service};
+use crate::message::Message;
+use crate::position::Position;
+use crate::queue::{Calling, WAIT_DEFAULT};
+use crate::settle::{self, Settled, Settlement};
+use crate::{Client, Error, Queue, retry, wire};
+
+/// A receive about to be made; await it.
+///
+/// A receive that is dropped while it waits may have leased messages already: those come back when their lease expires.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is received until it is awaited"]
+pub struct ReceiveCall {
+    queue: Queue,
+    request: v1::ReceiveRequest,
+    wait: Duration,
+}
+
+impl ReceiveCall {
+    pub(crate) fn new(queue: Queue) -> Self {
+        let request = v1::ReceiveRequest {
+            namespace: queue.client().namespace().to_owned(),
+            queue: queue.name().to_owned(),
+            max_messages: 1,
+            ..Default::default()
+        };
+        Self { queue, request, wait: WAIT_DEFAULT }
+    }
+
+    /// Messages at most, 1 to 1,000. Default 1.
+    pub fn max(mut self, messages: u32) -> Self {
+        self.request.max_messages = messages;
+        self
+    }
+
+    /// Bytes at most, up to 4 MiB; one message always fits. Default 4 MiB.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.request.max_bytes = bytes;
+        self
+    }
+
+    /// How long to wait for a first message, 0 to 60 s. Default 10 s.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long the messages are this receiver's, 1 s to 12 h. Default: the queue's.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.request.lease = Some(wire::to_duration(lease));
+        self
+    }
+
+    /// Who receives, for the history; at most 256 bytes.
+    pub fn worker(mut self, worker: impl Into<String>) -> Self {
+        self.request.worker = worker.into();
+        self
+    }
+}
+
+impl IntoFuture for ReceiveCall {
+    type Output = Result<Received, Error>;
+    type IntoFuture = Calling<Received>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let make = |attempt: Attempt| v1::ReceiveRequest {
+                request_id: Some(attempt.id),
+                wait: Some(wire::to_duration(attempt.wait_left)),
+                ..self.request.clone()
+            };
+            // The lease counts from when the attempt was sent that got it: what was left of it may have been on its
+            // way since.
+            let send = async |channel, request| {
+                let sent_at = retry::now();
+                let response = service!(QueueServiceClient, channel).receive(request).await?;
+                Ok(response.map(|received| (received, sent_at)))
+            };
+            let client = self.queue.client();
+            let read = |(response, sent_at): (v1::ReceiveResponse, Instant)| {
+                let position = response.commit.map(|commit| Position::from_wire(Some(commit)));
+                let deliveries =
+                    response.deliveries.into_iter().map(|d| Delivery::from_wire(client, d, sent_at)).collect();
+                Ok(Ok(Received { deliveries, position }))
+            };
+            client.changing().change(self.wait, make, send, read).await
+        })
+    }
+}
+
+/// What a receive got.
+#[derive(Debug)]
+pub struct Received {
+    /// The messages, in order of delivery; none where the wait was over first.
+    pub deliveries: Vec<Delivery>,
+    /// Where in the log the leases were granted; `None` where none was.
+    pub position: Option<Position>,
+}
+
+/// A message with a lease on it. Dropped without being settled, its lease expires and it is delivered again.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The message.
+    pub message: Message,
+    /// Proof of the lease; opaque.
+    pub token: Bytes,
+    /// Leases ever granted on it, this one included; never goes down. Pass it to your own database as the epoch.
+    pub receive_count: u32,
+    /// Failures counted so far in the current window.
+    pub failures: u32,
+    client: Client,
+    lease_ends: Instant,
+}
+
+impl Delivery {
+    fn from_wire(client: &Client, delivery: v1::Delivery, sent_at: Instant) -> Self {
+        let remaining = delivery.lease_remaining.and_then(wire::duration).unwrap_or_default();
+        Self {
+            message: Message::from_wire(delivery.message),
+            token: delivery.lease_token,
+            receive_count: delivery.receive_count,
+            failures: delivery.failures,
+            client: client.clone(),
+            lease_ends: sent_at + remaining,
+        }
+    }
+
+    /// What is left of the lease, counted from when the receive (or the last extension) was sent, and so at least.
+    /// Zero: it may be over, and the message somebody else's.
+    pub fn lease_left(&self) -> Duration {
+        self.lease_ends.saturating_duration_since(retry::now())
+    }
+
+    /// Done: the message is deleted for good.
+    ///
+    /// # Errors
+    /// [`Reason::LeaseLost`](crate::Reason::LeaseLost) where the lease is over: the work is somebody else's now.
+    pub async fn ack(self) -> Result<Settled, Error> {
+        settle::settle_one(&self.client, Settlement::ack(&self)).await
+    }
+
+    /// Failed, worth another attempt: one failure is counted. `delay` takes the place of the queue's backoff.
+    ///
+    /// # Errors
+    /// As [`Delivery::ack`].
+    pub async fn retry(
+        self,
+        code: impl Into<String>,
+        text: impl Into<String>,
+        delay: Option<Duration>,
+    ) -> Result<Settled, Error> {
+        settle::settle_one(&self.client, Settlement::retry(&self, code, text, delay)).await
+    }
+
+    /// Failed for good: dead-lettered at once.
+    ///
+    /// # Errors
+    /// As [`Delivery::ack`].
+    pub async fn reject(self, code: impl Into<String>, text: impl Into<String>) -> Result<Settled, Error> {
+        settle::settle_one(&self.client, Settlement::reject(&self, code, text)).await
+    }
+
+    /// Given back unfinished: ready at once, nothing is counted.
+    ///
+    /// # Errors
+    /// As [`Delivery::ack`].
+    pub async fn release(self) -> Result<Settled, Error> {
+        settle::settle_one(&self.client, Settlement::release(&self)).await
+    }
+
+    /// More time: the lease ends so long from now, 1 s to 12 h, at most 12 h after its grant. `None`: the queue's lease.
+    /// Returns what is left.
+    ///
+    /// # Errors
+    /// As [`Delivery::ack`].
+    pub async fn extend(&mut self, lease: Option<Duration>) -> Result<Duration, Error> {
+        let (sent_at, remaining) = settle::extend(&self.client, self.token.clone(), lease).await?;
+        self.lease_ends = sent_at + remaining;
+        Ok(self.lease_left())
+    }
+}
