@@ -1,1 +1,35 @@
-//! Placeholder.
+//! gRPC services of Ticketrail. A map of the house:
+//!
+//! - [`QueueApi`] and [`AdminApi`]: the services; each verb parses, makes one command, proposes it and translates;
+//! - `convert`: wire to domain and back; every limit is checked there;
+//! - `status`: the one table of errors;
+//! - `call`: what every verb shares: request ids, deadlines, freshness.
+
+mod admin;
+mod call;
+mod convert;
+mod queue;
+mod status;
+
+pub use admin::AdminApi;
+pub use queue::QueueApi;
+
+use ticketrail_core::limits;
+
+/// What a server's configuration says about its services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether an enqueue makes a queue that is not there, and a receive waits for one.
+    pub auto_create: bool,
+    /// The largest body of a message in bytes, up to 4 MiB.
+    pub max_body_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { auto_create: true, max_body_bytes: limits::BODY_BYTES }
+    }
+}
+
+/// The largest request or reply in bytes; the transport refuses larger ones itself.
+pub const MESSAGE_BYTES: usize = 16 << 20;

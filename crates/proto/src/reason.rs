@@ -45,5 +45,7 @@ pub const DRAINING: &str = "DRAINING";
 pub const NOT_INITIALIZED: &str = "NOT_INITIALIZED";
 /// The outcome is unknown: send the request again with the same id and `repeat`. `DEADLINE_EXCEEDED`.
 pub const UNKNOWN_OUTCOME: &str = "UNKNOWN_OUTCOME";
-/// This node's data is broken and it stops; the outcome is unknown. `INTERNAL`.
+/// This node is broken and stops; the outcome is unknown, as above. `DEADLINE_EXCEEDED`.
 pub const BROKEN: &str = "BROKEN";
+/// A read took longer than its deadline. `DEADLINE_EXCEEDED`; reading changes nothing.
+pub const TIMEOUT: &str = "TIMEOUT";

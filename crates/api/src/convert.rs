@@ -1,0 +1,15 @@
+//! Wire to domain and back. Every limit is checked here, at the edge: a field that passes one is refused with its
+//! name, the limit and the value. Nothing is cut.
+//!
+//! - [`field`]: names, texts, times, counts;
+//! - [`message`]: messages in, messages out;
+//! - [`receive`], [`settle`]: what workers say;
+//! - [`settings`]: queues.
+
+pub(crate) mod field;
+pub(crate) mod message;
+pub(crate) mod receive;
+pub(crate) mod settings;
+pub(crate) mod settle;
+
+pub(crate) use field::{duration, duration_ms, timestamp_ms};
