@@ -1,1 +1,11 @@
-//! Placeholder.
+//! Tests of Ticketrail from outside, as its users see it. A map of the house:
+//!
+//! - [`server`]: starts, kills and stops a `rail serve` process;
+//! - [`faults`]: kills a process, fills a disk;
+//! - [`poll`]: waits until something has happened;
+//! - [`replay`]: replays a stopped node's log and compares the result with its state.
+
+pub mod faults;
+pub mod poll;
+pub mod replay;
+pub mod server;
