@@ -21,8 +21,6 @@ pub mod state;
 pub mod watermark;
 
 #[cfg(feature = "rocksdb")]
-pub mod dir;
-#[cfg(feature = "rocksdb")]
 pub mod rocks;
 
 pub use error::OpenError;
