@@ -43,6 +43,21 @@ pub enum Payload {
     Membership(Bytes),
 }
 
+impl Payload {
+    /// The bytes it carries.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Blank => 0,
+            Payload::Normal(bytes) | Payload::Membership(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it carries none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// One log entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
@@ -87,11 +102,13 @@ pub trait RaftLog: Send + Sync + 'static {
     /// What the log of `group` holds now.
     fn state(&self, group: GroupId) -> LogState;
 
-    /// Entries with `range.start <= index < range.end`, from the first on, until their payloads pass `max_bytes`; at
-    /// least one if there is one. Entries outside of what the log holds are left out.
+    /// Entries with `range.start <= index < range.end`, from the first on, as many as carry no more than `max_bytes`
+    /// together; at least one if there is one. Entries outside of what the log holds are left out.
     fn read(&self, group: GroupId, range: Range<u64>, max_bytes: usize) -> Result<Vec<LogRecord>, LogError>;
 
-    /// Appends consecutive entries. They are readable at once; `done` is called when they are durable.
+    /// Appends consecutive entries behind the last one (anywhere in a log that holds nothing and was never purged). They
+    /// are readable at once; `done` is called when they are durable. A gap poisons the log. May wait while too much is
+    /// not yet durable.
     fn append(&self, group: GroupId, records: Vec<LogRecord>, done: Done);
 
     /// Saves a vote; `done` is called when it is durable.
@@ -109,4 +126,17 @@ pub trait RaftLog: Send + Sync + 'static {
 
     /// The payload bytes of the entries held, for retention.
     fn held_bytes(&self, group: GroupId) -> u64;
+}
+
+/// Refuses `records` that leave a gap behind `last` or between each other.
+pub(crate) fn check_consecutive(last: Option<LogId>, records: &[LogRecord]) -> Result<(), String> {
+    let mut next = last.map(|last| last.index.saturating_add(1));
+    for record in records {
+        let index = record.id.index;
+        if let Some(expected) = next.filter(|next| *next != index) {
+            return Err(format!("entry {index} was appended where entry {expected} is next"));
+        }
+        next = Some(index.saturating_add(1));
+    }
+    Ok(())
 }

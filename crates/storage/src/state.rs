@@ -45,6 +45,9 @@ pub trait StateStore: Send + Sync + 'static {
     /// How far the durable part is. The log may be purged up to here.
     fn flushed(&self) -> Applied;
 
+    /// The bytes of the write sets committed since the last flush, for deciding when the next is due.
+    fn unflushed_bytes(&self) -> u64;
+
     /// Takes a checkpoint of the state as it is now, while commits go on.
     fn checkpoint(&self) -> Result<Self::Checkpoint, StateError>;
 

@@ -1,0 +1,8 @@
+//! The stores on RocksDB. The only place that names it.
+
+mod codec;
+mod log;
+mod state;
+
+pub use log::{LogOptions, RocksLog};
+pub use state::{RocksState, StateCheckpoint, StateOptions};
