@@ -59,3 +59,5 @@ pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};
 /// The channel that [`ClientBuilder::channel`] takes.
 pub use tonic::transport::Channel;
+/// The status code in a [`Refusal`].
+pub use tonic::Code;
