@@ -79,13 +79,7 @@ impl Model {
     }
 
     fn reply(&self, ordinal: u32, answered: Answered) -> Reply {
-        Reply {
-            replayed: false,
-            index: self.clock.index,
-            ordinal,
-            at_ms: self.clock.cluster,
-            answered: Some(answered),
-        }
+        Reply { replayed: false, index: self.clock.index, ordinal, at_ms: self.clock.cluster, answered: Some(answered) }
     }
 
     fn command(&mut self, command: &Command, heard: Option<&Answered>) -> Result<Answer, String> {
@@ -152,7 +146,9 @@ impl Model {
     pub(crate) fn bind_queue_id(&mut self, index: usize, heard: u64) -> Result<(), String> {
         match self.queues[index].id {
             Some(known) if known == heard => Ok(()),
-            Some(known) => Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name)),
+            Some(known) => {
+                Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name))
+            }
             None if self.queue_ids.contains(&heard) => Err(format!("queue id {heard} is used twice")),
             None => {
                 self.queue_ids.push(heard);

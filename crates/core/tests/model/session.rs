@@ -1,11 +1,9 @@
 //! Sessions of the model: every outcome ever stored, in a list.
 
+use ticketrail_core::Reply;
 use ticketrail_core::RequestId;
 use ticketrail_core::command::Command;
-use ticketrail_core::reply::{
-    Answered, Handle, LimitReached, Received, Rejection, RequestIdOld, SessionOpened,
-};
-use ticketrail_core::Reply;
+use ticketrail_core::reply::{Answered, Handle, LimitReached, Received, Rejection, RequestIdOld, SessionOpened};
 
 use super::{Answer, Model, invalid, took_effect};
 

@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use goldenscript::{ArgumentConsumer, Context};
 use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend, Failure,
-    InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
-    Tick, UpdateQueue, Verdict,
+    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
+    Failure, InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry,
+    Settle, Tick, UpdateQueue, Verdict,
 };
 use ticketrail_core::query::MessageState;
 use ticketrail_core::{Answer, MessageId, Query, Request, RequestId};

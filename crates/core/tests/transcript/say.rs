@@ -44,11 +44,7 @@ impl Clerk {
         }
     }
 
-    pub(super) fn say_reply(
-        &self,
-        reply: &Result<Reply, Rejection>,
-        deliveries: &mut IntoIter<Delivery>,
-    ) -> String {
+    pub(super) fn say_reply(&self, reply: &Result<Reply, Rejection>, deliveries: &mut IntoIter<Delivery>) -> String {
         let reply = match reply {
             Ok(reply) => reply,
             Err(rejection) => return format!("refused: {}\n", self.say_rejection(rejection)),
@@ -124,7 +120,8 @@ impl Clerk {
     }
 
     fn say_refused(&self, rejected: &RejectionRecord) -> String {
-        let said = rejected.rejection.as_ref().map_or("for no reason".into(), |rejection| self.say_rejection(rejection));
+        let said =
+            rejected.rejection.as_ref().map_or("for no reason".into(), |rejection| self.say_rejection(rejection));
         format!("refused: {said}\n")
     }
 
@@ -252,10 +249,8 @@ impl Clerk {
         let Some(info) = found else { return Ok("no such queue".into()) };
         let stats = info.stats;
         crate::harness::conserved(&stats)?;
-        let mut said = format!(
-            "ready {} delayed {} leased {} bytes {}",
-            stats.ready, stats.delayed, stats.leased, stats.bytes
-        );
+        let mut said =
+            format!("ready {} delayed {} leased {} bytes {}", stats.ready, stats.delayed, stats.leased, stats.bytes);
         if let Some(oldest) = stats.oldest_ready_at {
             let _ = write!(said, " oldest ready since {}", at(oldest.0));
         }
