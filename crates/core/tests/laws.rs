@@ -30,7 +30,9 @@ fn cases(usual: u32) -> Config {
 /// Plays one scene; every comparison of the harness is made.
 fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(), String> {
     turn_clock(machine, &scene.clock);
-    let requests: Vec<Request> = scene.acts.iter().map(|act| memory.request(machine, act)).collect();
+    let mut requests: Vec<Request> = scene.acts.iter().map(|act| memory.request(machine, act)).collect();
+    // The jitter of an expiry is heard only after its entry, so nothing in the entry may depend on it.
+    requests.sort_by_key(|request| matches!(request.command, Some(Command::Expire(_))));
     let (replies, deliveries) = machine.propose_seen(requests)?;
     memory.tokens.extend(deliveries.into_iter().map(|delivery| delivery.token));
     for reply in replies.iter().flatten() {
@@ -58,7 +60,7 @@ proptest! {
     /// Every reply is explained by the naive model, and so is every figure after every entry; nothing overdue is left;
     /// the log gives the state again.
     #[test]
-    fn the_model_explains_every_reply(whole in story(40)) {
+    fn the_model_explains_every_reply(whole in story(60)) {
         let (mut machine, _) = told(&whole).map_err(TestCaseError::fail)?;
         machine.compare_pages(3).map_err(TestCaseError::fail)?;
         prop_assert!(machine.replay().map_err(TestCaseError::fail)? == machine.view, "replay(log) is not the state");
@@ -195,11 +197,13 @@ proptest! {
 
     /// A request that is refused leaves no trace: the writes are those of the entry without it, clocks and digest aside.
     #[test]
-    fn a_refusal_leaves_no_trace(whole in story(16), acts in proptest::collection::vec(plain_act(), 1..8)) {
+    fn a_refusal_leaves_no_trace(whole in story(30), acts in proptest::collection::vec(plain_act(), 1..8)) {
         let (machine, mut memory) = told(&whole).map_err(TestCaseError::fail)?;
         let at = machine.next();
         let stamp = machine.model.clock.cluster + 1;
-        let requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
+        let mut requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
+        // The id of a new session is its place in the entry.
+        requests.retain(|request| !matches!(request.command, Some(Command::OpenSession(_))));
         let (all, _) = applied(&machine.view, at, stamp, requests.clone()).map_err(TestCaseError::fail)?;
         let mut kept = Vec::new();
         for (request, reply) in requests.into_iter().zip(&all.replies) {
@@ -209,8 +213,6 @@ proptest! {
                 Err(_) => {}
             }
         }
-        // A session's id holds its place in the entry: such entries are another law's.
-        prop_assume!(!kept.iter().any(|request| matches!(request.command, Some(Command::OpenSession(_)))));
         let (without_refused, _) = applied(&machine.view, at, stamp, kept).map_err(TestCaseError::fail)?;
         let answers: Vec<_> = all.replies.iter().flatten().map(|reply| reply.answered.clone()).collect();
         let others: Vec<_> = without_refused.replies.iter().flatten().map(|reply| reply.answered.clone()).collect();
@@ -221,15 +223,17 @@ proptest! {
 
     /// A batch is its requests one by one, each at the same position and time.
     #[test]
-    fn a_batch_is_its_requests_one_by_one(whole in story(16), scenes in proptest::collection::vec(scene(), 1..4)) {
+    fn a_batch_is_its_requests_one_by_one(whole in story(30), scenes in proptest::collection::vec(scene(), 1..4)) {
         let (machine, mut memory) = told(&whole).map_err(TestCaseError::fail)?;
         let at = machine.next();
         let stamp = machine.model.clock.cluster + 1;
         let acts: Vec<Act> = scenes.into_iter().flat_map(|scene| scene.acts).collect();
-        let requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
-        prop_assume!(!requests.iter().any(|request| {
-            request.id.is_some() || matches!(request.command, Some(Command::OpenSession(_)))
-        }));
+        let mut requests: Vec<Request> = acts.iter().map(|act| memory.request(&machine, act)).collect();
+        // The id of a new session is its place in the log.
+        requests.retain(|request| !matches!(request.command, Some(Command::OpenSession(_))));
+        if requests.is_empty() {
+            return Ok(());
+        }
         let (batch, batched) = applied(&machine.view, at, stamp, requests.clone()).map_err(TestCaseError::fail)?;
         let mut view = machine.view.clone();
         for (n, request) in requests.into_iter().enumerate() {
