@@ -6,15 +6,16 @@ mod harness;
 mod model;
 mod story;
 
-use story::{Act, Memory, Scene, plain_act, scene, story, turn_clock};
 use harness::{Machine, conserved, equal, init};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
+use story::{Act, Memory, Scene, plain_act, scene, story, turn_clock};
 use ticketrail_core::command::{Command, Tick};
 use ticketrail_core::query::Clock;
 use ticketrail_core::reply::{Answered, SessionOpened};
 use ticketrail_core::{
-    Answer, Effect, Entry, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp, Write, answer, apply, next_due,
+    Answer, Effect, Entry, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp, Write, answer,
+    apply, next_due,
 };
 
 fn cases(usual: u32) -> Config {
@@ -96,7 +97,10 @@ fn finish(machine: &mut Machine) -> Result<(), String> {
         let settings = QueueSettings { max_attempts: Some(0), ..QueueSettings::default() };
         machine.propose(vec![
             Request::anonymous(Command::PauseQueue(PauseQueue { queue: Some(name.clone()), pause: None })),
-            Request::anonymous(Command::UpdateQueue(UpdateQueue { queue: Some(name.clone()), settings: Some(settings) })),
+            Request::anonymous(Command::UpdateQueue(UpdateQueue {
+                queue: Some(name.clone()),
+                settings: Some(settings),
+            })),
         ])?;
     }
     // No delay is longer than an hour and a bit, no lease longer than 12 h: one new term, then leases by their clock.

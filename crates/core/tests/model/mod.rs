@@ -79,13 +79,7 @@ impl Model {
     }
 
     fn reply(&self, ordinal: u32, answered: Answered) -> Reply {
-        Reply {
-            replayed: false,
-            index: self.clock.index,
-            ordinal,
-            at_ms: self.clock.cluster,
-            answered: Some(answered),
-        }
+        Reply { replayed: false, index: self.clock.index, ordinal, at_ms: self.clock.cluster, answered: Some(answered) }
     }
 
     fn command(&mut self, command: &Command, heard: Option<&Answered>) -> Result<Answer, String> {
@@ -140,6 +134,8 @@ impl Model {
         }
         // Of those due in the same millisecond, by queue, then those ready at their enqueue before those delayed then.
         due.sort_by_key(|(at, index, lane, sequence)| (*at, self.queues[*index].id, *lane, *sequence));
+        // A tick is bounded; the next one goes on.
+        due.truncate(1_000);
         let fired = due.len();
         for (_, index, _, sequence) in due {
             self.returns += 1;
@@ -177,7 +173,9 @@ impl Model {
     pub(crate) fn bind_queue_id(&mut self, index: usize, heard: u64) -> Result<(), String> {
         match self.queues[index].id {
             Some(known) if known == heard => Ok(()),
-            Some(known) => Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name)),
+            Some(known) => {
+                Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name))
+            }
             None if self.queue_ids.contains(&heard) => Err(format!("queue id {heard} is used twice")),
             None => {
                 self.queue_ids.push(heard);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend, Failure,
-    OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle, Tick,
-    UpdateQueue, Verdict,
+    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
+    Failure, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
+    Tick, UpdateQueue, Verdict,
 };
 use ticketrail_core::{Request, RequestId};
 
@@ -47,14 +47,27 @@ pub(crate) enum Act {
     Resume(u8),
     Close(u8, bool),
     Commit(Vec<NewMessage>, Vec<Settling>, bool),
-    Receive { queue: u8, max: u32, max_bytes: u64, lease_ms: u64, worker: u8 },
+    Receive {
+        queue: u8,
+        max: u32,
+        max_bytes: u64,
+        lease_ms: u64,
+        worker: u8,
+    },
     /// The leader's own: all leases that ran out, and some that did not.
-    Expire { others: u8 },
+    Expire {
+        others: u8,
+    },
     Tick,
     OpenSession,
     RenewSession(u8),
     Init,
-    Request { session: u8, seq: Seq, acked_below: u8, act: Box<Act> },
+    Request {
+        session: u8,
+        seq: Seq,
+        acked_below: u8,
+        act: Box<Act>,
+    },
 }
 
 /// Which number a request has.
@@ -275,7 +288,9 @@ pub(crate) fn turn_clock(machine: &mut Machine, clock: &ClockMove) {
     match clock {
         ClockMove::By(ms) => machine.stamp = cluster + ms,
         ClockMove::Back(ms) => machine.stamp = cluster.saturating_sub(*ms),
-        ClockMove::ToDue(ms) => machine.stamp = beside(machine.model.next_due().unwrap_or(cluster), *ms).min(cluster + 400 * 86_400_000),
+        ClockMove::ToDue(ms) => {
+            machine.stamp = beside(machine.model.next_due().unwrap_or(cluster), *ms).min(cluster + 400 * 86_400_000)
+        }
         ClockMove::ToDeadline(ms) => {
             let deadline = machine.model.leases().iter().map(|lease| lease.deadline.0).min().unwrap_or(lease);
             machine.stamp = beside(cluster + deadline.saturating_sub(lease), *ms);
@@ -298,7 +313,10 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
         proptest::option::weighted(0.4, prop_oneof![Just(1_000u64), 1_000u64..100_000]),
         proptest::option::weighted(0.3, prop_oneof![Just(1u64), 1u64..5_000]),
         proptest::option::weighted(0.3, 5_000u64..50_000),
-        proptest::option::weighted(0.3, prop_oneof![Just(String::new()), Just("graves".into()), Just("mail".into()), Just("a b".into())]),
+        proptest::option::weighted(
+            0.3,
+            prop_oneof![Just(String::new()), Just("graves".into()), Just("mail".into()), Just("a b".into())],
+        ),
     );
     (small, slow, 0u8..40).prop_map(
         |((max_depth, max_bytes, lease_ms, max_attempts), (window, base, cap, target), odd)| {
@@ -327,19 +345,16 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
 }
 
 fn message() -> impl Strategy<Value = NewMessage> {
-    let delay = prop_oneof![12 => Just(0u64), 6 => 1u64..20_000, 1 => Just(366 * 86_400_000 + 1), 1 => Just(3_600_000u64)];
+    let delay =
+        prop_oneof![12 => Just(0u64), 6 => 1u64..20_000, 1 => Just(366 * 86_400_000 + 1), 1 => Just(3_600_000u64)];
     let deliver = prop_oneof![
         16 => Just(None),
         3 => (-5_000i64..20_000).prop_map(Some),
         1 => Just(Some(400 * 86_400_000)),
     ];
     let size = prop_oneof![8 => 0usize..60, 1 => Just(4_097usize), 1 => 4_000usize..9_000];
-    (pick(), size, delay, deliver, any::<bool>()).prop_map(|(queue, size, delay_ms, deliver_in_ms, tagged)| NewMessage {
-        queue,
-        size,
-        delay_ms,
-        deliver_in_ms,
-        tagged,
+    (pick(), size, delay, deliver, any::<bool>()).prop_map(|(queue, size, delay_ms, deliver_in_ms, tagged)| {
+        NewMessage { queue, size, delay_ms, deliver_in_ms, tagged }
     })
 }
 
