@@ -131,7 +131,7 @@ impl Machine {
         let Answer::Deliveries(deliveries) = self.ask(&Query::Deliver(handles.clone()))? else {
             return Err("expected deliveries, but got another answer".into());
         };
-        handles.retain(|handle| self.model.is_live(handle));
+        handles.retain(|handle| self.model.live_until(handle).is_some());
         if deliveries.len() != handles.len() {
             return Err(format!("expected {} deliveries, but got {}", handles.len(), deliveries.len()));
         }

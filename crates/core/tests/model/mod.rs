@@ -11,7 +11,7 @@ pub(crate) mod session;
 mod settle;
 mod verbs;
 
-use ticketrail_core::command::{Command, Request};
+use ticketrail_core::command::{Command, QueueRef, Request};
 use ticketrail_core::reply::{
     Answered, Committed, EnqueueOutcome, EnqueueResult, Expired, Initialized, Invalid, Received, Rejection,
     RejectionRecord, SettleOutcome, SettleResult, Ticked,
@@ -94,26 +94,37 @@ impl Model {
             }
             Command::OpenSession(open) => self.open_session(open.renew, heard)?,
             Command::Commit(commit) => self.commit(commit, heard)?,
-            Command::Receive(receive) => self.receive(receive),
+            Command::Receive(receive) => self.receive(receive, heard)?,
             Command::Expire(expire) => Ok(Answered::Expired(Expired { count: self.expire(expire) })),
             Command::Tick(_) => Ok(Answered::Ticked(self.tick(heard)?)),
             Command::CreateQueue(create) => self.create(create, heard)?,
-            Command::UpdateQueue(update) => self.update(update),
+            Command::UpdateQueue(update) => {
+                self.hear_queue(&update.queue, heard)?;
+                self.update(update)
+            }
             Command::DeleteQueue(delete) => self.delete(delete),
             Command::PurgeQueue(purge) => self.purge(purge),
-            Command::PauseQueue(pause) => self.pause(pause),
-            Command::CloseQueue(close) => self.close(close),
+            Command::PauseQueue(pause) => {
+                self.hear_queue(&pause.queue, heard)?;
+                self.pause(pause)
+            }
+            Command::CloseQueue(close) => {
+                self.hear_queue(&close.queue, heard)?;
+                self.close(close)
+            }
         })
     }
 
     /// Timers: what is due becomes ready, in order of its due time.
     fn tick(&mut self, heard: Option<&Answered>) -> Result<Ticked, String> {
         let now = self.clock.cluster;
-        let mut due: Vec<(u64, usize, u64)> = Vec::new();
+        let mut due: Vec<(u64, usize, u8, u64)> = Vec::new();
         for (index, queue) in self.queues.iter().enumerate() {
             for message in &queue.messages {
                 match message.state {
-                    State::Delayed(Due::At(at)) if at <= now => due.push((at, index, message.sequence)),
+                    State::Delayed(Due::At(at)) if at <= now => {
+                        due.push((at, index, message.place(0).lane_byte(), message.sequence));
+                    }
                     State::Delayed(Due::Between { low, .. }) if low <= now => {
                         return Err("a tick in the entry of an expiry: the model cannot know what is due".into());
                     }
@@ -121,9 +132,12 @@ impl Model {
                 }
             }
         }
-        due.sort_by_key(|(at, index, sequence)| (*at, self.queues[*index].id, *sequence));
+        // Of those due in the same millisecond, by queue, then those ready at their enqueue before those delayed then.
+        due.sort_by_key(|(at, index, lane, sequence)| (*at, self.queues[*index].id, *lane, *sequence));
+        // A tick is bounded; the next one goes on.
+        due.truncate(1_000);
         let fired = due.len();
-        for (_, index, sequence) in due {
+        for (_, index, _, sequence) in due {
             self.returns += 1;
             let (order, since) = (self.returns, self.clock.cluster);
             if let Some(message) = self.queues[index].message_mut(sequence) {
@@ -139,6 +153,19 @@ impl Model {
         match heard {
             Some(Answered::Ticked(ticked)) if ticked.fired as usize >= fired => Ok(*ticked),
             Some(_) | None => Err(format!("a tick: {fired} messages are due, but the machine answers {heard:?}")),
+        }
+    }
+
+    /// A queue that an expiry has made in this very entry may be named first by a later reply.
+    fn hear_queue(&mut self, name: &Option<QueueRef>, heard: Option<&Answered>) -> Result<(), String> {
+        let id = match heard {
+            Some(Answered::QueueChanged(changed)) => changed.queue,
+            Some(Answered::Received(received)) if !received.handles.is_empty() => received.handles[0].place.queue,
+            Some(_) | None => return Ok(()),
+        };
+        match name.as_ref().and_then(|name| self.queue(name)) {
+            Some(index) => self.bind_queue_id(index, id),
+            None => Ok(()),
         }
     }
 

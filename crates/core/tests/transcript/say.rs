@@ -216,7 +216,7 @@ impl Clerk {
             }
         }
         for (name, value) in &info.content.tags {
-            let _ = writeln!(said, "tag {name}={value}");
+            let _ = writeln!(said, "tag {name}={}", shortened(value));
         }
         for failure in &info.history {
             let class = match failure.class {
@@ -372,14 +372,20 @@ fn named(queue: &QueueNamed) -> String {
 }
 
 fn short(queue: &QueueRef) -> String {
-    if queue.namespace == "default" { queue.name.clone() } else { format!("{}::{}", queue.namespace, queue.name) }
+    if queue.namespace == "default" { queue.name.clone() } else { format!("{}@{}", queue.namespace, queue.name) }
 }
 
 fn body(bytes: &[u8]) -> String {
-    format!("{:?}", shortened(&String::from_utf8_lossy(bytes)))
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= 40 { format!("{text:?}") } else { format!("{:?}", cut(&text)) }
 }
 
 /// Long texts by their beginning and length.
 fn shortened(text: &str) -> String {
-    if text.len() <= 160 { text.to_owned() } else { format!("{}... ({} bytes)", &text[..20], text.len()) }
+    if text.len() <= 160 { text.to_owned() } else { cut(text) }
+}
+
+fn cut(text: &str) -> String {
+    let beginning: String = text.chars().take(20).collect();
+    format!("{beginning}... ({} bytes)", text.len())
 }
