@@ -347,7 +347,8 @@ fn purged_and_deleted_queues_leave_no_key_behind() -> Result<(), String> {
     let mut machine = Machine::new()?;
     machine.propose(vec![enqueues("mail", 1, 0)])?;
     tick_until_quiet(&mut machine)?;
-    let keys_of = |machine: &Machine| -> Vec<bytes::Bytes> { machine.view.iter().map(|(key, _)| key.clone()).collect() };
+    let keys_of =
+        |machine: &Machine| -> Vec<bytes::Bytes> { machine.view.iter().map(|(key, _)| key.clone()).collect() };
     let before = keys_of(&machine);
     let orders = Some(story::queue(0));
     for delete in [false, true] {
