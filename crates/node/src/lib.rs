@@ -1,5 +1,51 @@
 //! One replica of Ticketrail as a library. A map of the house:
 //!
-//! - [`call`]: what callers hand in and get back.
+//! - [`Node`] owns the tasks; [`Handle`] is how callers reach it; [`call`] is what they hand in and get back;
+//!   [`NodeConfig`], [`Clock`], [`Disk`] and [`Work`] are what it is told at its start.
+//! - A call: `precheck` refuses what needs no log entry, `sessions` gives it an id, `queue` holds it, `proposer` puts it
+//!   into an entry, `raft` commits and applies it.
+//! - A receive: `receive` follows it from its arrival to its messages, `waiters` parks it, `release` gives back what its
+//!   receiver did not take.
+//! - A leader: `lead` is what it does first, `scheduler` what it does when something is due, `signals` what `apply` tells
+//!   it, `flight` what is on its way, `keeper` its own sessions.
+//! - A replica: `retention` flushes and purges, `read` answers, `status` tells, `broken` ends it.
+//! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks; `work` alone
+//!   has threads.
 
+mod broken;
 pub mod call;
+mod clock;
+mod config;
+mod consensus;
+mod disk;
+mod error;
+mod flight;
+mod handle;
+mod keeper;
+mod lead;
+mod node;
+mod precheck;
+mod proposer;
+mod queue;
+mod raft;
+mod read;
+mod receive;
+mod release;
+mod retention;
+mod scheduler;
+mod sessions;
+mod shared;
+mod signals;
+mod status;
+mod waiters;
+mod work;
+
+pub use clock::Clock;
+pub use config::NodeConfig;
+pub use consensus::Role;
+pub use disk::Disk;
+pub use error::{ShutdownError, StartError};
+pub use handle::Handle;
+pub use node::Node;
+pub use status::NodeStatus;
+pub use work::{LaneError, Work};

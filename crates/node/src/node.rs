@@ -1,0 +1,184 @@
+//! A node: what owns the tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use ticketrail_storage::log::RaftLog;
+use ticketrail_storage::state::StateStore;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::broken::Broken;
+use crate::call::Unavailable;
+use crate::config::NodeConfig;
+use crate::consensus::{AppliedState, Stored};
+use crate::disk::Disk;
+use crate::error::{ShutdownError, StartError};
+use crate::flight::Flight;
+use crate::handle::Handle;
+use crate::lead::Leading;
+use crate::precheck::Precheck;
+use crate::proposer::{Progress, Proposer};
+use crate::queue::Queue;
+use crate::release::Releases;
+use crate::sessions::Sessions;
+use crate::shared::Shared;
+use crate::signals::Signals;
+use crate::waiters::Waiters;
+use crate::{keeper, raft, retention, scheduler};
+
+/// One replica. Owns every task of it; to be ended with [`Node::shutdown`].
+pub struct Node {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+    watcher: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Starts a replica on its stores. Where they hold nothing, it founds a group of itself alone.
+    pub async fn start<L: RaftLog, S: StateStore>(
+        config: NodeConfig,
+        log: Arc<L>,
+        state: Arc<S>,
+        disk: Disk,
+    ) -> Result<Node, StartError> {
+        let started = config.clock.now();
+        let broken = Arc::new(Broken::default());
+        let signals = Arc::new(Signals::default());
+        let raft::Started { consensus, standing, watcher } =
+            raft::start(&config, log, state.clone(), signals.clone(), broken.clone()).await?;
+        tracing::info!(
+            node = config.node_id,
+            took_us = config.clock.now().saturating_duration_since(started).as_micros(),
+            applied = state.applied().last.map(|id| id.index),
+            "raft runs"
+        );
+        let state: Arc<dyn AppliedState> = Arc::new(Stored(state));
+        let queue = Arc::new(Queue::new(config.proposal_queue_bytes));
+        let flight = Arc::new(Flight::default());
+        let waiters = Arc::new(Waiters::new(
+            config.parked_receives,
+            signals.clone(),
+            flight.clone(),
+            state.clone(),
+            queue.clone(),
+            broken.clone(),
+            config.clock.clone(),
+        ));
+        let releases = Arc::new(Releases { state: state.clone(), queue: queue.clone(), broken: broken.clone() });
+        let (tell, lead) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            started,
+            consensus,
+            state,
+            disk,
+            broken,
+            signals,
+            queue,
+            flight,
+            sessions: Arc::new(Sessions::default()),
+            waiters,
+            releases,
+            precheck: Precheck::default(),
+            progress: Arc::new(Progress::new(started)),
+            passes: scheduler::Passes::default(),
+            standing,
+            lead,
+            draining: AtomicBool::new(false),
+            config,
+        });
+        let (stop, stopping) = watch::channel(false);
+        let tasks = jobs(&shared, tell, &stopping).into_iter().map(tokio::spawn).collect();
+        Ok(Node { shared, tasks, watcher, stop })
+    }
+
+    /// For its callers.
+    pub fn handle(&self) -> Handle {
+        Handle { shared: self.shared.clone() }
+    }
+
+    /// Waits until this replica is broken, and says why. The process should then end: what is on the disk is the truth.
+    pub async fn failed(&self) -> String {
+        self.shared.broken.wait().await
+    }
+
+    /// Stops in order: refuses new calls, ends the polls with `Draining`, waits for what is on its way, flushes, and
+    /// ends every task.
+    pub async fn shutdown(self) -> Result<(), ShutdownError> {
+        let shared = &self.shared;
+        shared.draining.store(true, Ordering::SeqCst);
+        shared.waiters.close(&Unavailable::Draining);
+        self.drained().await;
+        self.stop.send_replace(true);
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                shared.broken.report(format!("a task has panicked: {error}"));
+            }
+        }
+        let flushed = if shared.broken.reason().is_none() {
+            let state = shared.state.clone();
+            shared.config.work.run(move || state.flush()).await.map_err(|e| ShutdownError::Flush(e.to_string()))
+        } else {
+            Ok(())
+        };
+        shared.consensus.stop().await;
+        // It ends with openraft.
+        let _ = self.watcher.await;
+        match shared.broken.reason() {
+            Some(reason) => Err(ShutdownError::Broken(reason)),
+            None => flushed,
+        }
+    }
+
+    /// Waits until nothing is on its way, for so long as a stop may.
+    async fn drained(&self) {
+        let shared = &self.shared;
+        let deadline = shared.config.clock.now() + Duration::from_millis(shared.config.drain_ms);
+        while shared.leads()
+            && shared.broken.reason().is_none()
+            && !(shared.queue.is_empty() && shared.progress.in_flight() == 0)
+            && shared.config.clock.now() < deadline
+        {
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+fn jobs(
+    shared: &Arc<Shared>,
+    tell: watch::Sender<Option<crate::lead::Lead>>,
+    stop: &watch::Receiver<bool>,
+) -> Vec<BoxFuture<'static, ()>> {
+    let leading = Leading {
+        consensus: shared.consensus.clone(),
+        state: shared.state.clone(),
+        signals: shared.signals.clone(),
+        queue: shared.queue.clone(),
+        broken: shared.broken.clone(),
+        clock: shared.config.clock.clone(),
+        standing: shared.standing.clone(),
+        tell,
+    };
+    let proposer = Proposer {
+        queue: shared.queue.clone(),
+        consensus: shared.consensus.clone(),
+        lead: shared.lead.clone(),
+        standing: shared.standing.clone(),
+        waiters: shared.waiters.clone(),
+        releases: shared.releases.clone(),
+        progress: shared.progress.clone(),
+        clock: shared.config.clock.clone(),
+    };
+    vec![
+        Box::pin(leading.run(stop.clone())),
+        Box::pin(proposer.run(stop.clone())),
+        Box::pin(shared.waiters.clone().run(stop.clone())),
+        Box::pin(scheduler::run(shared.clone(), stop.clone())),
+        Box::pin(keeper::run(shared.clone(), stop.clone())),
+        Box::pin(retention::run(shared.clone(), stop.clone())),
+    ]
+}

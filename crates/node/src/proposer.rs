@@ -1,0 +1,243 @@
+//! Turns what waits into log entries: what is there, at once, up to the size of an entry and eight entries at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use ticketrail_core::command::QueueRef;
+use ticketrail_core::reply::{Answered, Handle, Invalid};
+use ticketrail_core::{Command, Entry, Rejection, Reply, Request};
+use tokio::sync::watch;
+
+use crate::call::Unavailable;
+use crate::clock::{Clock, Instant};
+use crate::consensus::{Consensus, Proposed, Role, Standing};
+use crate::lead::Lead;
+use crate::queue::{Pending, Queue, Resolution};
+use crate::release::Releases;
+use crate::waiters::Waiters;
+
+/// Entries on their way at one time: enough to keep the disk busy, few enough that what waits gathers into batches.
+const IN_FLIGHT: usize = 8;
+
+/// What others may know of the proposer.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    in_flight: AtomicUsize,
+    last_proposed: Mutex<Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { in_flight: AtomicUsize::new(0), last_proposed: Mutex::new(now) }
+    }
+
+    /// Entries on their way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// When the last entry was proposed.
+    pub(crate) fn last_proposed(&self) -> Instant {
+        *self.last_proposed.lock()
+    }
+}
+
+/// The task that proposes.
+pub(crate) struct Proposer {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) consensus: Arc<dyn Consensus>,
+    pub(crate) lead: watch::Receiver<Option<Lead>>,
+    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) releases: Arc<Releases>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) clock: Clock,
+}
+
+/// An entry on its way.
+struct InFlight {
+    requests: Vec<Pending>,
+    term: u64,
+    outcome: BoxFuture<'static, Proposed>,
+}
+
+impl InFlight {
+    async fn outcome(self) -> (Vec<Pending>, u64, Proposed) {
+        (self.requests, self.term, self.outcome.await)
+    }
+}
+
+impl Proposer {
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut in_flight = FuturesUnordered::new();
+        loop {
+            let lead = self.lead.borrow_and_update().clone();
+            self.refuse_where_another_leads();
+            if let Some(lead) = &lead {
+                while in_flight.len() < IN_FLIGHT {
+                    let requests = self.queue.take();
+                    if requests.is_empty() {
+                        break;
+                    }
+                    let entry = self.propose(lead, requests).await;
+                    in_flight.push(entry.outcome());
+                    self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
+                }
+            }
+            let has_room = lead.is_some() && in_flight.len() < IN_FLIGHT;
+            tokio::select! {
+                biased;
+                Some((requests, term, proposed)) = in_flight.next(), if !in_flight.is_empty() => {
+                    self.finish(requests, term, proposed);
+                    self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
+                }
+                () = self.queue.filled(), if has_room => {}
+                // The senders live as long as the node.
+                _ = self.lead.changed() => {}
+                _ = self.standing.changed() => {}
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        drop(in_flight);
+        for pending in self.queue.drain() {
+            self.refuse(pending, Unavailable::Draining);
+        }
+    }
+
+    async fn propose(&self, lead: &Lead, mut requests: Vec<Pending>) -> InFlight {
+        let taken: Vec<Request> = requests.iter_mut().map(|pending| std::mem::take(&mut pending.request)).collect();
+        let entry = Entry::new(lead.clock.now(), taken);
+        let bytes = entry.to_bytes();
+        for (pending, request) in requests.iter_mut().zip(entry.requests) {
+            pending.request = request;
+        }
+        *self.progress.last_proposed.lock() = self.clock.now();
+        let outcome = self.consensus.propose(lead.leader, bytes).await;
+        InFlight { requests, term: lead.leader.term, outcome }
+    }
+
+    fn finish(&self, requests: Vec<Pending>, term: u64, proposed: Proposed) {
+        let received = queues_of_receives(&requests);
+        match proposed {
+            Proposed::Applied { replies } => self.answer(requests, term, replies),
+            Proposed::NotLeader => self.again(requests, false),
+            Proposed::Unknown => self.again(requests, true),
+        }
+        self.waiters.look_again(received);
+    }
+
+    fn answer(&self, requests: Vec<Pending>, term: u64, replies: Vec<Result<Reply, Rejection>>) {
+        let alone = requests.len() == 1;
+        let mut full = Vec::new();
+        for (pending, result) in requests.into_iter().zip(replies) {
+            match result {
+                Err(Rejection::EntryFull(_)) if alone => self.tell(pending, Resolution::Rejected(too_large())),
+                Err(Rejection::EntryFull(_)) => full.push(vec![pending]),
+                Err(rejection) => {
+                    if let (Rejection::SessionExpired(_) | Rejection::SessionWindow(_), Some(slot)) =
+                        (&rejection, &pending.slot)
+                    {
+                        slot.expired();
+                    }
+                    self.tell(pending, Resolution::Rejected(rejection));
+                }
+                Ok(reply) => self.tell(pending, Resolution::Replied { reply, term }),
+            }
+        }
+        if !full.is_empty() {
+            self.queue.push_front(full);
+        }
+    }
+
+    /// Proposes requests once more, `in_doubt` if they may be in the log already.
+    fn again(&self, requests: Vec<Pending>, in_doubt: bool) {
+        let stopped = self.standing.borrow().role == Role::Stopped;
+        let mut units = Vec::new();
+        for mut pending in requests {
+            pending.repeat |= in_doubt;
+            if pending.request.id.is_none() || stopped {
+                let resolution =
+                    if pending.repeat { Resolution::Unknown } else { Resolution::Unavailable(Unavailable::NoQuorum) };
+                self.tell(pending, resolution);
+                continue;
+            }
+            if !pending.repeat {
+                pending.fate.put_back();
+            }
+            units.push(vec![pending]);
+        }
+        if !units.is_empty() {
+            self.queue.push_front(units);
+        }
+    }
+
+    /// Nothing is proposed here while another node leads.
+    fn refuse_where_another_leads(&mut self) {
+        let standing = *self.standing.borrow_and_update();
+        let refusal = match (standing.role, standing.leader) {
+            (Role::Stopped, _) => Unavailable::NoQuorum,
+            (Role::Follower | Role::Learner, leader @ Some(_)) => Unavailable::NotLeader { leader },
+            (Role::Follower | Role::Learner | Role::Candidate | Role::Leader, _) => return,
+        };
+        for pending in self.queue.drain() {
+            self.refuse(pending, refusal.clone());
+        }
+        self.waiters.refuse_all(&refusal);
+    }
+
+    fn refuse(&self, pending: Pending, why: Unavailable) {
+        let resolution = if pending.repeat { Resolution::Unknown } else { Resolution::Unavailable(why) };
+        self.tell(pending, resolution);
+    }
+
+    /// Tells an outcome; what a receiver leased and does not take any more is given back.
+    fn tell(&self, pending: Pending, resolution: Resolution) {
+        if let Err(untold) = pending.resolve(resolution) {
+            let handles = handles_of(untold);
+            if !handles.is_empty() {
+                self.releases.release(handles);
+            }
+        }
+    }
+}
+
+/// The leases that an outcome grants.
+pub(crate) fn handles_of(resolution: Resolution) -> Vec<Handle> {
+    match resolution {
+        Resolution::Replied { reply, .. } => match reply.answered {
+            Some(Answered::Received(received)) => received.handles,
+            Some(
+                Answered::Committed(_)
+                | Answered::Expired(_)
+                | Answered::Ticked(_)
+                | Answered::Initialized(_)
+                | Answered::SessionOpened(_)
+                | Answered::QueueChanged(_)
+                | Answered::QueueDeleted(_)
+                | Answered::QueuePurged(_),
+            )
+            | None => Vec::new(),
+        },
+        Resolution::Rejected(_) | Resolution::Unavailable(_) | Resolution::Unknown => Vec::new(),
+    }
+}
+
+fn queues_of_receives(requests: &[Pending]) -> BTreeSet<QueueRef> {
+    let receives = requests.iter().filter_map(|pending| match &pending.request.command {
+        Some(Command::Receive(receive)) => receive.queues.first().cloned(),
+        Some(_) | None => None,
+    });
+    receives.collect()
+}
+
+fn too_large() -> Rejection {
+    Rejection::Invalid(Invalid {
+        field: "request".into(),
+        reason: "expected a request that fits into one log entry, but it writes too much; split it".into(),
+    })
+}

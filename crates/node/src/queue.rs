@@ -1,0 +1,412 @@
+//! What waits to be proposed: a queue bounded by bytes, of requests with somebody who waits for each answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+use ticketrail_core::command::{Command, Commit};
+use ticketrail_core::{Rejection, Reply, Request, limits};
+use tokio::sync::{Notify, oneshot};
+
+use crate::call::Unavailable;
+use crate::flight::Hold;
+use crate::sessions::Slot;
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Resolution {
+    /// It took effect in `term`.
+    Replied { reply: Reply, term: u64 },
+    /// `apply` said no.
+    Rejected(Rejection),
+    /// It was never in the log.
+    Unavailable(Unavailable),
+    /// It may be in the log or not, and cannot be proposed again.
+    Unknown,
+}
+
+/// How far a request is, so that who waits for it can take it back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fate(Arc<AtomicU8>);
+
+impl Fate {
+    const WAITING: u8 = 0;
+    const TAKEN: u8 = 1;
+    const WITHDRAWN: u8 = 2;
+
+    /// Takes the request out of the queue for ever. False: it may be in the log.
+    pub(crate) fn withdraw(&self) -> bool {
+        let taken = self.0.compare_exchange(Self::WAITING, Self::WITHDRAWN, Ordering::SeqCst, Ordering::SeqCst);
+        !matches!(taken, Err(Self::TAKEN))
+    }
+
+    /// Takes the request to propose it. False: it was withdrawn.
+    fn take(&self) -> bool {
+        let taken = self.0.compare_exchange(Self::WAITING, Self::TAKEN, Ordering::SeqCst, Ordering::SeqCst);
+        !matches!(taken, Err(Self::WITHDRAWN))
+    }
+
+    /// Puts back what surely is not in the log.
+    pub(crate) fn put_back(&self) {
+        self.0.store(Self::WAITING, Ordering::SeqCst);
+    }
+}
+
+/// A request that waits to be proposed, or for its outcome.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    /// Whether it may have been proposed before.
+    pub(crate) repeat: bool,
+    pub(crate) fate: Fate,
+    pub(crate) reply: oneshot::Sender<Resolution>,
+    /// Its place in a session of this node, unless the caller has one; given back when the outcome is known.
+    pub(crate) slot: Option<Slot>,
+    /// What it holds of its queue's room; given back when the outcome is known.
+    pub(crate) hold: Option<Hold>,
+    own: bool,
+    cost: Cost,
+}
+
+/// Where a request's outcome will be told.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) fate: Fate,
+    pub(crate) outcome: oneshot::Receiver<Resolution>,
+}
+
+/// Who tells it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) fate: Fate,
+    pub(crate) reply: oneshot::Sender<Resolution>,
+}
+
+/// Both ends of a question.
+pub(crate) fn asked() -> (Asked, Waiting) {
+    let (reply, outcome) = oneshot::channel();
+    let fate = Fate::default();
+    (Asked { fate: fate.clone(), reply }, Waiting { fate, outcome })
+}
+
+impl Pending {
+    /// A command of the leader's own, which nobody repeats. It is proposed whether or not somebody waits for it.
+    pub(crate) fn own(command: Command) -> (Self, Waiting) {
+        let (asked, waiting) = asked();
+        let pending = Self::new(Request::anonymous(command), false, asked, None, None);
+        (Self { own: true, ..pending }, waiting)
+    }
+
+    /// A request somebody asked for.
+    pub(crate) fn new(request: Request, repeat: bool, asked: Asked, slot: Option<Slot>, hold: Option<Hold>) -> Self {
+        let cost = Cost::of(&request);
+        let Asked { fate, reply } = asked;
+        Self { request, repeat, fate, reply, slot, hold, own: false, cost }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.own || !self.reply.is_closed()
+    }
+
+    /// Tells the outcome. Gives it back where nobody waits for it any more.
+    pub(crate) fn resolve(self, resolution: Resolution) -> Result<(), Resolution> {
+        drop(self.hold);
+        drop(self.slot);
+        self.reply.send(resolution)
+    }
+}
+
+/// What a request may cost: its own bytes, and what `apply` may write for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Cost {
+    encoded: usize,
+    keys: usize,
+    written: usize,
+}
+
+/// Bytes of one small record with its key.
+const RECORD_BYTES: usize = 160;
+
+impl Cost {
+    fn of(request: &Request) -> Self {
+        let encoded = prost::Message::encoded_len(request);
+        let (keys, written) = match &request.command {
+            Some(Command::Commit(commit)) => Self::of_commit(commit, encoded),
+            Some(Command::Receive(receive)) => {
+                let max = usize::try_from(receive.max).unwrap_or(limits::BATCH).min(limits::BATCH);
+                (2 * max, 2 * max * RECORD_BYTES)
+            }
+            Some(Command::Expire(expire)) => (4 * expire.leases.len(), 4 * expire.leases.len() * RECORD_BYTES),
+            // Bounded in `apply`, to half an entry.
+            Some(Command::Tick(_)) => (limits::ENTRY_KEYS / 2, limits::ENTRY_BYTES / 2),
+            Some(
+                Command::InitCluster(_)
+                | Command::OpenSession(_)
+                | Command::CreateQueue(_)
+                | Command::UpdateQueue(_)
+                | Command::DeleteQueue(_)
+                | Command::PurgeQueue(_)
+                | Command::PauseQueue(_)
+                | Command::CloseQueue(_),
+            )
+            | None => (8, encoded + 8 * RECORD_BYTES),
+        };
+        Self { encoded, keys: keys + 2, written: written + 2 * RECORD_BYTES }
+    }
+
+    fn of_commit(commit: &Commit, encoded: usize) -> (usize, usize) {
+        let (enqueues, settles) = (commit.enqueue.len(), commit.settle.len());
+        (2 * enqueues + 5 * settles, encoded + (2 * enqueues + 5 * settles) * RECORD_BYTES)
+    }
+
+    fn plus(self, other: Cost) -> Cost {
+        Cost {
+            encoded: self.encoded + other.encoded,
+            keys: self.keys + other.keys,
+            written: self.written + other.written,
+        }
+    }
+
+    /// Whether an entry of this cost is small enough.
+    fn fits(self) -> bool {
+        self.encoded <= limits::ENTRY_TARGET_BYTES
+            && self.keys <= limits::ENTRY_KEYS
+            && self.written <= limits::ENTRY_BYTES
+    }
+}
+
+/// Requests that go into one entry, if they fit: an enqueue and the receives that it serves.
+pub(crate) type Unit = Vec<Pending>;
+
+/// The queue in front of the proposer.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    inner: Mutex<Inner>,
+    max_bytes: usize,
+    filled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    units: VecDeque<Unit>,
+    bytes: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { inner: Mutex::default(), max_bytes, filled: Notify::new() }
+    }
+
+    /// Puts a request at the end, and what `served` gives into the same unit; where there is no room, says how many
+    /// bytes wait.
+    pub(crate) fn push(&self, pending: Pending, served: impl FnOnce() -> Vec<Pending>) -> Result<(), usize> {
+        let mut inner = self.inner.lock();
+        if inner.bytes + pending.cost.encoded > self.max_bytes && !inner.units.is_empty() {
+            return Err(inner.bytes);
+        }
+        let mut unit = vec![pending];
+        unit.extend(served());
+        inner.bytes += bytes_of(&unit);
+        inner.units.push_back(unit);
+        drop(inner);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// As `push`, without a bound: for the leader's own commands, of which there are few, and for parked receives,
+    /// which are bounded themselves.
+    pub(crate) fn push_own(&self, unit: Unit) {
+        let mut inner = self.inner.lock();
+        inner.bytes += bytes_of(&unit);
+        inner.units.push_back(unit);
+        drop(inner);
+        self.filled.notify_one();
+    }
+
+    /// Puts units before all others, in their order.
+    pub(crate) fn push_front(&self, units: Vec<Unit>) {
+        let mut inner = self.inner.lock();
+        for unit in units.into_iter().rev() {
+            inner.bytes += bytes_of(&unit);
+            inner.units.push_front(unit);
+        }
+        drop(inner);
+        self.filled.notify_one();
+    }
+
+    /// Takes the requests of the next entry. Those whose callers have gone are left out, and so dropped.
+    pub(crate) fn take(&self) -> Vec<Pending> {
+        let mut inner = self.inner.lock();
+        let mut taken: Vec<Pending> = Vec::new();
+        let mut cost = Cost::default();
+        while let Some(mut unit) = inner.units.pop_front() {
+            inner.bytes -= bytes_of(&unit);
+            unit.retain(Pending::is_wanted);
+            let with_unit = unit.iter().fold(cost, |cost, pending| cost.plus(pending.cost));
+            let fits = with_unit.fits() && taken.len() + unit.len() <= limits::ENTRY_REQUESTS;
+            if !fits && !taken.is_empty() {
+                inner.bytes += bytes_of(&unit);
+                inner.units.push_front(unit);
+                break;
+            }
+            let full = !fits;
+            if full {
+                // A unit that fills an entry alone: as much of it as fits, at least one request.
+                let rest = split(&mut unit);
+                if !rest.is_empty() {
+                    inner.bytes += bytes_of(&rest);
+                    inner.units.push_front(rest);
+                }
+            }
+            taken.extend(unit.into_iter().filter(|pending| pending.fate.take()));
+            cost = with_unit;
+            if full && !taken.is_empty() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Takes all that waits, to refuse it.
+    pub(crate) fn drain(&self) -> Vec<Pending> {
+        let mut inner = self.inner.lock();
+        inner.bytes = 0;
+        std::mem::take(&mut inner.units).into_iter().flatten().collect()
+    }
+
+    /// Waits until something may have been put in.
+    pub(crate) async fn filled(&self) {
+        self.filled.notified().await;
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.inner.lock().bytes
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.lock().units.is_empty()
+    }
+}
+
+fn bytes_of(unit: &Unit) -> usize {
+    unit.iter().map(|pending| pending.cost.encoded).sum()
+}
+
+/// Cuts a unit behind the last request that still fits; returns the rest.
+fn split(unit: &mut Unit) -> Unit {
+    let mut cost = Cost::default();
+    let mut keep = 0;
+    for pending in unit.iter().take(limits::ENTRY_REQUESTS) {
+        cost = cost.plus(pending.cost);
+        if keep > 0 && !cost.fits() {
+            break;
+        }
+        keep += 1;
+    }
+    unit.split_off(keep)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use ticketrail_core::command::{Content, Enqueue, OpenSession, Receive};
+
+    use super::*;
+
+    fn enqueue(body: usize) -> (Pending, Waiting) {
+        let content = Content { body: Bytes::from(vec![7; body]), ..Content::default() };
+        let part = Enqueue { message: Some(content), ..Enqueue::default() };
+        let commit = Commit { enqueue: vec![part], ..Commit::default() };
+        Pending::own(Command::Commit(commit))
+    }
+
+    fn small() -> (Pending, Waiting) {
+        Pending::own(Command::OpenSession(OpenSession { renew: 0 }))
+    }
+
+    fn asked_for() -> (Pending, Waiting) {
+        let (asked, waiting) = asked();
+        let request = Request::anonymous(Command::OpenSession(OpenSession { renew: 0 }));
+        (Pending::new(request, false, asked, None, None), waiting)
+    }
+
+    #[test]
+    fn an_entry_is_closed_by_requests_and_by_bytes() {
+        let queue = Queue::new(usize::MAX);
+        let mut waiting = Vec::new();
+        for _ in 0..300 {
+            let (pending, wait) = small();
+            waiting.push(wait);
+            queue.push_own(vec![pending]);
+        }
+        assert_eq!(queue.take().len(), limits::ENTRY_REQUESTS);
+        assert_eq!(queue.take().len(), 300 - limits::ENTRY_REQUESTS);
+        assert!(queue.is_empty());
+        for _ in 0..5 {
+            let (pending, wait) = enqueue(400_000);
+            waiting.push(wait);
+            queue.push_own(vec![pending]);
+        }
+        assert_eq!([queue.take().len(), queue.take().len(), queue.take().len()], [2, 2, 1]);
+        assert_eq!(queue.bytes(), 0);
+    }
+
+    #[test]
+    fn one_large_request_is_an_entry_of_its_own() {
+        let queue = Queue::new(usize::MAX);
+        let (large, _large) = enqueue(3 << 20);
+        let (before, _before) = small();
+        let (after, _after) = small();
+        queue.push_own(vec![before]);
+        queue.push_own(vec![large]);
+        queue.push_own(vec![after]);
+        assert_eq!([queue.take().len(), queue.take().len(), queue.take().len()], [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_request_back() {
+        let queue = Queue::new(1_000);
+        let (first, _first) = enqueue(2_000);
+        assert!(queue.push(first, Vec::new).is_ok(), "the first is taken whatever its size");
+        let (second, _second) = enqueue(10);
+        let refused = queue.push(second, Vec::new);
+        assert!(refused.is_err_and(|bytes| bytes > 2_000));
+    }
+
+    #[test]
+    fn a_unit_is_not_split_while_it_fits_and_stays_in_order() {
+        let queue = Queue::new(usize::MAX);
+        let mut waiting = Vec::new();
+        let mut unit = Vec::new();
+        for max in 1..=limits::ENTRY_REQUESTS as u32 + 10 {
+            let receive = Receive { max: 1, lease_ms: max.into(), ..Receive::default() };
+            let (pending, wait) = Pending::own(Command::Receive(receive));
+            waiting.push(wait);
+            unit.push(pending);
+        }
+        let (before, _before) = small();
+        queue.push_own(vec![before]);
+        queue.push_own(unit);
+        assert_eq!(queue.take().len(), 1, "what does not fit beside others waits for the next entry");
+        assert_eq!(queue.take().len(), limits::ENTRY_REQUESTS);
+        assert_eq!(queue.take().len(), 10);
+    }
+
+    #[test]
+    fn who_withdraws_in_time_is_not_proposed() {
+        let queue = Queue::new(usize::MAX);
+        let (gone, gone_waiting) = asked_for();
+        let (withdrawn, withdrawn_waiting) = asked_for();
+        let (stays, stays_waiting) = asked_for();
+        queue.push_own(vec![gone]);
+        queue.push_own(vec![withdrawn]);
+        queue.push_own(vec![stays]);
+        drop(gone_waiting);
+        assert!(withdrawn_waiting.fate.withdraw());
+        assert_eq!(queue.take().len(), 1);
+        assert!(!stays_waiting.fate.withdraw(), "it is on its way");
+    }
+}

@@ -1,0 +1,96 @@
+//! What all of a node's handles and tasks share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ticketrail_core::{Answer, Query};
+use tokio::sync::watch;
+
+use crate::broken::Broken;
+use crate::call::{CallError, Origin, Unavailable};
+use crate::clock::Instant;
+use crate::config::NodeConfig;
+use crate::consensus::{AppliedState, Consensus, Role, Standing};
+use crate::disk::Disk;
+use crate::flight::Flight;
+use crate::lead::Lead;
+use crate::precheck::Precheck;
+use crate::proposer::Progress;
+use crate::queue::Queue;
+use crate::release::Releases;
+use crate::scheduler::Passes;
+use crate::sessions::Sessions;
+use crate::signals::Signals;
+use crate::waiters::Waiters;
+
+/// What all of a node's handles and tasks share.
+pub(crate) struct Shared {
+    pub(crate) config: NodeConfig,
+    pub(crate) started: Instant,
+    pub(crate) consensus: Arc<dyn Consensus>,
+    pub(crate) state: Arc<dyn AppliedState>,
+    pub(crate) disk: Disk,
+    pub(crate) broken: Arc<Broken>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) releases: Arc<Releases>,
+    pub(crate) precheck: Precheck,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) passes: Passes,
+    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) lead: watch::Receiver<Option<Lead>>,
+    pub(crate) draining: AtomicBool,
+}
+
+impl Shared {
+    /// Refuses what could not be served: nothing has happened.
+    pub(crate) fn admit(&self) -> Result<(), CallError> {
+        if let Some(reason) = self.broken.reason() {
+            return Err(CallError::Broken(reason));
+        }
+        if self.draining.load(Ordering::SeqCst) {
+            return Err(CallError::Unavailable(Unavailable::Draining));
+        }
+        let standing = *self.standing.borrow();
+        match (standing.role, standing.leader) {
+            (Role::Follower | Role::Learner, leader @ Some(_)) => {
+                Err(CallError::Unavailable(Unavailable::NotLeader { leader }))
+            }
+            (Role::Follower | Role::Learner | Role::Candidate | Role::Leader | Role::Stopped, _) => Ok(()),
+        }
+    }
+
+    /// Whether this node leads and has applied what came before.
+    pub(crate) fn leads(&self) -> bool {
+        self.lead.borrow().is_some()
+    }
+
+    /// Where an answer read here comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { node: self.config.node_id, term: self.standing.borrow().term }
+    }
+
+    /// Where an outcome of `term` comes from.
+    pub(crate) fn origin_of(&self, term: u64) -> Origin {
+        Origin { node: self.config.node_id, term }
+    }
+
+    /// An answer of the state as it is; a fault is the end of this replica.
+    pub(crate) fn answer(&self, query: &Query) -> Result<Answer, CallError> {
+        self.state.answer(query).map_err(|fault| self.fail(fault.to_string()))
+    }
+
+    /// Reports that this replica is broken.
+    pub(crate) fn fail(&self, reason: String) -> CallError {
+        self.broken.report(reason.clone());
+        CallError::Broken(reason)
+    }
+
+    /// What a lost outcome means.
+    pub(crate) fn unknown(&self) -> CallError {
+        self.broken.reason().map_or(CallError::Unknown, CallError::Broken)
+    }
+}

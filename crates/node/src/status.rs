@@ -1,0 +1,81 @@
+//! What a node tells of itself.
+
+use crate::consensus::Role;
+use crate::shared::Shared;
+
+/// What a node tells of itself, as of now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its Raft id.
+    pub node_id: u64,
+    /// Its cluster.
+    pub cluster_id: [u8; 16],
+    /// What it is in its group.
+    pub role: Role,
+    /// The newest term it knows.
+    pub term: u64,
+    /// Who leads, where known.
+    pub leader: Option<u64>,
+    /// Whether it leads and serves: the entries before its term are applied.
+    pub serving: bool,
+    /// The index of the last entry in its log.
+    pub last_log_index: Option<u64>,
+    /// The index of the last entry known to be committed.
+    pub committed_index: Option<u64>,
+    /// The index of the last entry applied.
+    pub applied_index: Option<u64>,
+    /// The index up to which the applied state is on the disk.
+    pub flushed_index: Option<u64>,
+    /// The index up to which the log is purged.
+    pub purged_index: Option<u64>,
+    /// Whether it is shutting down.
+    pub draining: bool,
+    /// Why it is broken, where it is.
+    pub broken: Option<String>,
+    /// Whether its disk is nearly full, so that enqueues are refused.
+    pub disk_low: bool,
+    /// Milliseconds since its start.
+    pub uptime_ms: u64,
+    /// Milliseconds since the scheduler looked last; `None`: it has not yet, or the node does not lead.
+    pub scheduler_idle_ms: Option<u64>,
+    /// Bytes of requests that wait to be proposed.
+    pub queued_bytes: usize,
+    /// Entries proposed whose outcome is not known.
+    pub entries_in_flight: usize,
+    /// Receives parked.
+    pub parked_receives: usize,
+    /// Leases that the leader watches.
+    pub leases_watched: usize,
+}
+
+impl Shared {
+    pub(crate) fn status(&self) -> NodeStatus {
+        let now = self.config.clock.now();
+        let standing = *self.standing.borrow();
+        let figures = self.consensus.figures();
+        let since = |then| u64::try_from(now.saturating_duration_since(then).as_millis()).unwrap_or(u64::MAX);
+        let serving = self.leads();
+        NodeStatus {
+            node_id: self.config.node_id,
+            cluster_id: self.config.cluster_id,
+            role: standing.role,
+            term: standing.term,
+            leader: standing.leader,
+            serving,
+            last_log_index: figures.last_log,
+            committed_index: figures.committed,
+            applied_index: self.state.applied().map(|id| id.index),
+            flushed_index: self.state.flushed().map(|id| id.index),
+            purged_index: figures.purged,
+            draining: self.is_draining(),
+            broken: self.broken.reason(),
+            disk_low: self.disk.is_low(),
+            uptime_ms: since(self.started),
+            scheduler_idle_ms: self.passes.last().filter(|_| serving).map(since),
+            queued_bytes: self.queue.bytes(),
+            entries_in_flight: self.progress.in_flight(),
+            parked_receives: self.waiters.count(),
+            leases_watched: self.signals.leases(),
+        }
+    }
+}
