@@ -4,12 +4,13 @@
 //! - [`field`]: names, texts, times, counts;
 //! - [`message`]: messages in, messages out;
 //! - [`receive`], [`settle`]: what workers say;
-//! - [`settings`]: queues.
+//! - [`settings`]: queues; [`node`]: a node.
 
 pub(crate) mod field;
 pub(crate) mod message;
+pub(crate) mod node;
 pub(crate) mod receive;
 pub(crate) mod settings;
 pub(crate) mod settle;
 
-pub(crate) use field::{duration, duration_ms, timestamp_ms};
+pub(crate) use field::duration;

@@ -14,6 +14,8 @@ mod status;
 pub use admin::AdminApi;
 pub use queue::QueueApi;
 
+use std::sync::Arc;
+
 use ticketrail_core::limits;
 
 /// What a server's configuration says about its services.
@@ -29,6 +31,26 @@ impl Default for Settings {
     fn default() -> Self {
         Self { auto_create: true, max_body_bytes: limits::BODY_BYTES }
     }
+}
+
+/// What a server tells of itself beside its node.
+#[derive(Clone)]
+pub struct About {
+    /// Its version.
+    pub version: &'static str,
+    /// Looks at the disk under its data directory; `None` where it cannot.
+    pub disk: Arc<dyn Fn() -> Option<Disk> + Send + Sync>,
+}
+
+/// A disk, as it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Disk {
+    /// Bytes free for this process.
+    pub free_bytes: u64,
+    /// The size of its file system, in bytes.
+    pub total_bytes: u64,
+    /// Enqueues are refused while less than this is free, in bytes.
+    pub low_watermark_bytes: u64,
 }
 
 /// The largest request or reply in bytes; the transport refuses larger ones itself.

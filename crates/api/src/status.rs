@@ -156,7 +156,8 @@ impl From<&Rejection> for Refusal {
                 Refusal::new(Code::NotFound, reason::QUEUE_NOT_FOUND, text).of_queue(queue)
             }
             Rejection::QueueExists(queue) => {
-                let text = format!("expected no queue {:?}, but it is there; update it or take another name", queue.name);
+                let text =
+                    format!("expected no queue {:?}, but it is there; update it or take another name", queue.name);
                 Refusal::new(Code::AlreadyExists, reason::QUEUE_EXISTS, text).of_queue(queue)
             }
             Rejection::QueueClosed(queue) => {
@@ -270,9 +271,7 @@ impl From<CallError> for Refusal {
             CallError::Unavailable(Unavailable::Draining) => {
                 Refusal::new(Code::Unavailable, reason::DRAINING, text).retry_after(ELECTION_RETRY)
             }
-            CallError::DiskLow => {
-                Refusal::new(Code::ResourceExhausted, reason::DISK_LOW, text).retry_after(DISK_RETRY)
-            }
+            CallError::DiskLow => Refusal::new(Code::ResourceExhausted, reason::DISK_LOW, text).retry_after(DISK_RETRY),
             CallError::Overloaded { queued_bytes } => Refusal::new(Code::ResourceExhausted, reason::RATE_LIMITED, text)
                 .with("queued_bytes", queued_bytes)
                 .retry_after(RATE_RETRY),

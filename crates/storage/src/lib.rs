@@ -10,6 +10,7 @@
 //!
 //! The twins in memory model what is durable and what is not.
 
+pub mod disk;
 pub mod error;
 mod files;
 pub mod identity;
@@ -20,6 +21,8 @@ mod sealed;
 pub mod state;
 pub mod watermark;
 
+#[cfg(feature = "rocksdb")]
+pub mod dir;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
 

@@ -57,7 +57,8 @@ pub(crate) fn request_id(id: Option<v1::RequestId>) -> Result<(Option<RequestId>
     if seq == 0 {
         return Err(FieldError::new("request_id.seq", "expected a number from 1 on, but got 0"));
     }
-    Ok((Some(RequestId { session, seq, acked_below }), repeat))
+    // The fingerprint is the log's business: it is set where the request becomes one.
+    Ok((Some(RequestId { session, seq, acked_below, fingerprint: 0 }), repeat))
 }
 
 /// A text of at most `max` bytes.
@@ -104,9 +105,15 @@ pub(crate) fn duration_ms(
         return Err(FieldError::new(field, format!("{}, but got {seconds} s and {nanos} ns", expected())));
     }
     if nanos > 999_999_999 {
-        return Err(FieldError::new(field, format!("expected at most 999999999 ns beside the seconds, but got {nanos}")));
+        return Err(FieldError::new(
+            field,
+            format!("expected at most 999999999 ns beside the seconds, but got {nanos}"),
+        ));
     }
-    let ms = seconds.unsigned_abs().saturating_mul(1_000).saturating_add(u64::from(nanos.unsigned_abs()).div_ceil(1_000_000));
+    let ms = seconds
+        .unsigned_abs()
+        .saturating_mul(1_000)
+        .saturating_add(u64::from(nanos.unsigned_abs()).div_ceil(1_000_000));
     if ms < min_ms || ms > max_ms {
         return Err(FieldError::new(field, format!("{}, but got {}", expected(), show(ms))));
     }
@@ -183,6 +190,15 @@ pub(crate) fn cursor(token: &str) -> Result<Bytes, FieldError> {
     bytes.map(Bytes::from).ok_or_else(wrong)
 }
 
+/// The name in a page token of a listing by name; empty: from the first.
+pub(crate) fn name_cursor(token: &str) -> Result<String, FieldError> {
+    if token.is_empty() {
+        return Ok(String::new());
+    }
+    let text = String::from_utf8(cursor(token)?.to_vec()).unwrap_or_default();
+    queue_name("page_token", text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +244,10 @@ mod tests {
         for (seconds, nanos) in [(-1, 0), (0, -1), (0, 1_000_000_000), (253_402_300_800, 0), (i64::MAX, 0)] {
             assert_eq!(time(seconds, nanos).unwrap_err().field, "deliver_at");
         }
-        assert_eq!(timestamp_of_ms(1_700_000_000_001), prost_types::Timestamp { seconds: 1_700_000_000, nanos: 1_000_000 });
+        assert_eq!(
+            timestamp_of_ms(1_700_000_000_001),
+            prost_types::Timestamp { seconds: 1_700_000_000, nanos: 1_000_000 }
+        );
     }
 
     #[test]
@@ -255,13 +274,18 @@ mod tests {
         for wrong in ["0", "0g", "ä", "+1"] {
             assert_eq!(cursor(wrong).unwrap_err().field, "page_token", "{wrong}");
         }
+        assert_eq!(name_cursor("").as_deref(), Ok(""));
+        assert_eq!(name_cursor(&page_token(b"orders")).as_deref(), Ok("orders"));
+        for wrong in ["ff", "20", "0"] {
+            assert_eq!(name_cursor(wrong).unwrap_err().field, "page_token", "{wrong}");
+        }
     }
 
     #[test]
     fn request_ids_start_at_1() {
         let id = |session, seq| v1::RequestId { session, seq, acked_below: 1, repeat: true };
         assert_eq!(request_id(None), Ok((None, false)));
-        let good = RequestId { session: 7, seq: 1, acked_below: 1 };
+        let good = RequestId { session: 7, seq: 1, acked_below: 1, fingerprint: 0 };
         assert_eq!(request_id(Some(id(7, 1))), Ok((Some(good), true)));
         assert_eq!(request_id(Some(id(0, 1))).unwrap_err().field, "request_id.session");
         assert_eq!(request_id(Some(id(7, 0))).unwrap_err().field, "request_id.seq");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ticketrail_core::command::{Commit, Content, Enqueue};
-use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, FailureInfo, LeaseInfo, MessageInfo};
 use ticketrail_core::query::{Clock, MessageState};
+use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, FailureInfo, LeaseInfo, MessageInfo};
 use ticketrail_core::reply::{EnqueueOutcome, EnqueueResult};
 use ticketrail_core::{MessageId, limits};
 use ticketrail_proto::v1;
@@ -101,7 +101,8 @@ pub(crate) fn enqueue_result(result: &EnqueueResult) -> Result<v1::EnqueueResult
 
 /// A delivery for its receiver.
 pub(crate) fn delivery(delivery: Delivery) -> v1::Delivery {
-    let Delivery { id, queue, content, enqueued_at, token, remaining_ms, receive_count, failures, dead_letter } = delivery;
+    let Delivery { id, queue, content, enqueued_at, token, remaining_ms, receive_count, failures, dead_letter } =
+        delivery;
     v1::Delivery {
         message: Some(message(id, queue, content, enqueued_at.0, dead_letter)),
         lease_token: token,
@@ -276,9 +277,7 @@ mod tests {
         let long = || "x".repeat(257);
         let names = |n: usize| (0..n).map(|i| i.to_string());
         let delay = |seconds| Some(v1::new_message::Available::Delay(prost_types::Duration { seconds, nanos: 0 }));
-        let at = |seconds| {
-            Some(v1::new_message::Available::DeliverAt(prost_types::Timestamp { seconds, nanos: 0 }))
-        };
+        let at = |seconds| Some(v1::new_message::Available::DeliverAt(prost_types::Timestamp { seconds, nanos: 0 }));
         let rows = [
             (v1::NewMessage { body: vec![0; (1 << 20) + 1].into(), ..message() }, "messages[0].body", "1048577"),
             (v1::NewMessage { content_type: long(), ..message() }, "messages[0].content_type", "257"),
@@ -314,7 +313,10 @@ mod tests {
             content_type: "x".repeat(256),
             tags: pairs(names, &"v".repeat(256)),
             headers: pairs(["h".into()], &"x".repeat((16 << 10) - 1)),
-            available: Some(v1::new_message::Available::Delay(prost_types::Duration { seconds: 366 * 86_400, nanos: 0 })),
+            available: Some(v1::new_message::Available::Delay(prost_types::Duration {
+                seconds: 366 * 86_400,
+                nanos: 0,
+            })),
             ..message()
         };
         assert_eq!(one(wire).unwrap().delay_ms, limits::DELAY_MAX_MS);
@@ -328,7 +330,8 @@ mod tests {
         assert_eq!(enqueue(vec![message(); 1_000]).unwrap().enqueue.len(), 1_000);
         let large = |bytes: usize| v1::NewMessage { body: vec![0; bytes].into(), ..Default::default() };
         assert!(enqueue(vec![large(1 << 20); 4]).is_ok());
-        let error = enqueue(vec![large(1 << 20), large(1 << 20), large(1 << 20), large(1 << 20), large(1)]).unwrap_err();
+        let error =
+            enqueue(vec![large(1 << 20), large(1 << 20), large(1 << 20), large(1 << 20), large(1)]).unwrap_err();
         assert_eq!(error.reason, "expected at most 4194304 bytes together, but got 4194305");
     }
 

@@ -201,10 +201,7 @@ mod tests {
             (v1::QueueSettings { backoff_base: nanos, ..none() }, "settings.backoff_base"),
             (v1::QueueSettings { backoff_base: seconds(86_401), ..none() }, "settings.backoff_base"),
             (v1::QueueSettings { backoff_cap: seconds(86_401), ..none() }, "settings.backoff_cap"),
-            (
-                v1::QueueSettings { backoff_base: seconds(5), backoff_cap: seconds(4), ..none() },
-                "settings.backoff_cap",
-            ),
+            (v1::QueueSettings { backoff_base: seconds(5), backoff_cap: seconds(4), ..none() }, "settings.backoff_cap"),
             (v1::QueueSettings { dead_letter_queue: Some(".x".into()), ..none() }, "settings.dead_letter_queue"),
         ];
         for (wire, field) in rows {

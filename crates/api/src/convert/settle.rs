@@ -69,14 +69,14 @@ pub(crate) fn settle_result(result: &SettleResult) -> Result<v1::SettleResult, R
     use v1::settle_result::Outcome;
     let outcome = match &result.outcome {
         Some(SettleOutcome::Acked(_)) => Outcome::Acked(v1::Acked {}),
-        Some(SettleOutcome::DeadLettered(dead)) => Outcome::DeadLettered(v1::DeadLettered {
-            sequence: dead.place.sequence,
-            queue_id: dead.place.queue,
-        }),
+        Some(SettleOutcome::DeadLettered(dead)) => {
+            Outcome::DeadLettered(v1::DeadLettered { sequence: dead.place.sequence, queue_id: dead.place.queue })
+        }
         Some(SettleOutcome::Delayed(delayed)) => {
             Outcome::Delayed(v1::Delayed { due_at: Some(timestamp_of_ms(delayed.due_ms)) })
         }
         Some(SettleOutcome::Readied(_)) => Outcome::Readied(v1::Readied {}),
+        Some(SettleOutcome::Purged(_)) => Outcome::Purged(v1::Purged {}),
         Some(SettleOutcome::Rejected(record)) => Outcome::Error(status::item(record)),
         Some(SettleOutcome::Extended(_)) | None => return Err(Refusal::mismatch("a settlement's result")),
     };
@@ -95,7 +95,8 @@ pub(crate) fn extend_result(result: &SettleResult) -> Result<v1::ExtendResult, R
             SettleOutcome::Acked(_)
             | SettleOutcome::DeadLettered(_)
             | SettleOutcome::Delayed(_)
-            | SettleOutcome::Readied(_),
+            | SettleOutcome::Readied(_)
+            | SettleOutcome::Purged(_),
         )
         | None => return Err(Refusal::mismatch("an extension's result")),
     };
@@ -142,9 +143,8 @@ mod tests {
         let retry = |code: usize, text: usize, delay| {
             Wire::Retry(v1::Retry { code: "c".repeat(code), text: "t".repeat(text), delay })
         };
-        let reject = |code: usize, text: usize| {
-            Wire::Reject(v1::Reject { code: "c".repeat(code), text: "t".repeat(text) })
-        };
+        let reject =
+            |code: usize, text: usize| Wire::Reject(v1::Reject { code: "c".repeat(code), text: "t".repeat(text) });
         let rows = [
             (retry(257, 0, None), "settlements[0].retry.code"),
             (retry(0, 513, None), "settlements[0].retry.text"),

@@ -63,7 +63,11 @@ impl RocksLog {
     }
 
     /// Waits for room in the queue, then lets `change` change the log and queue what it has changed.
-    fn submit(&self, cost: usize, change: impl FnOnce(&mut State) -> Result<Option<Op>, LogError>) -> Result<(), LogError> {
+    fn submit(
+        &self,
+        cost: usize,
+        change: impl FnOnce(&mut State) -> Result<Option<Op>, LogError>,
+    ) -> Result<(), LogError> {
         let mut state = self.core.state.lock();
         self.core.wait_for_room(&mut state, cost);
         if let Some(op) = change(&mut state)? {
@@ -110,8 +114,7 @@ impl RocksLog {
             if index != next {
                 break;
             }
-            let (record, total) =
-                codec::decode_record(index, Bytes::copy_from_slice(value)).map_err(LogError::Read)?;
+            let (record, total) = codec::decode_record(index, Bytes::copy_from_slice(value)).map_err(LogError::Read)?;
             if !budget.take(record.payload.len()) {
                 return Ok(());
             }

@@ -80,12 +80,8 @@ impl RocksState {
         let (generation, applied) = Generation::open(&options, owned, number)?;
         // Only now: what is left beside a state that cannot be opened may still be of use.
         remove_leftovers(dir, number)?;
-        let live = Live {
-            generation: Arc::new(generation),
-            applied: applied.clone(),
-            flushed: applied,
-            unflushed_bytes: 0,
-        };
+        let live =
+            Live { generation: Arc::new(generation), applied: applied.clone(), flushed: applied, unflushed_bytes: 0 };
         Ok(RocksState {
             next: AtomicU64::new(number.saturating_add(1)),
             writer: Mutex::new(()),
@@ -106,7 +102,8 @@ impl RocksState {
     pub fn stage(&self, dir: PathBuf) -> Result<StateCheckpoint, StateError> {
         let dir = OwnedDir::new(dir);
         let staged = |error: OpenError| failed("stage", error.to_string());
-        files::sync_all_in(dir.path()).map_err(|error| failed("stage", format!("{}: {error}", dir.path().display())))?;
+        files::sync_all_in(dir.path())
+            .map_err(|error| failed("stage", format!("{}: {error}", dir.path().display())))?;
         let applied = generation::read_applied(&self.options, dir.path()).map_err(staged)?;
         let prepared = self.prepare(dir.path(), &applied).map_err(staged)?;
         Ok(StateCheckpoint { dir, applied, prepared: Mutex::new(Some((self.options.dir.clone(), prepared))) })

@@ -182,6 +182,9 @@ impl Group {
     /// Removes the entries behind `cut`; returns the indexes removed, and what they cost in memory.
     pub(super) fn cut(&mut self, cut: Place) -> (Range<u64>, usize) {
         let end = next_index(self.last);
+        // What was purged meanwhile stays purged.
+        let front = Place { id: self.purged, total: self.purged_total };
+        let cut = if next_index(cut.id) < self.first { front } else { cut };
         let keep = next_index(cut.id).max(self.first).min(end);
         self.removals += 1;
         let mut freed = 0;

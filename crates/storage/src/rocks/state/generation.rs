@@ -63,11 +63,12 @@ pub(super) struct Generation {
 impl Generation {
     /// Creates an empty database in `dir`, durable but for its name.
     pub(super) fn create(options: &StateOptions, dir: &Path) -> Result<(), OpenError> {
-        let mut database = options::database(options);
-        database.create_if_missing(true);
-        database.create_missing_column_families(true);
-        let created = DB::open_cf_descriptors(&database, dir, options::families(options))
-            .map_err(String::from)
+        let created = options::database(options)
+            .and_then(|mut database| {
+                database.create_if_missing(true);
+                database.create_missing_column_families(true);
+                DB::open_cf_descriptors(&database, dir, options::families(options)).map_err(String::from)
+            })
             .and_then(|db| {
                 let mut batch = WriteBatch::default();
                 let meta = family(&db, options::META)?;
@@ -81,13 +82,12 @@ impl Generation {
     }
 
     /// Opens generation `number` in `dir`, which then belongs to it.
-    pub(super) fn open(
-        options: &StateOptions,
-        dir: OwnedDir,
-        number: u64,
-    ) -> Result<(Generation, Applied), OpenError> {
-        let db = DB::open_cf_descriptors(&options::database(options), dir.path(), options::families(options))
-            .map_err(|error| corrupt(dir.path(), String::from(error)))?;
+    pub(super) fn open(options: &StateOptions, dir: OwnedDir, number: u64) -> Result<(Generation, Applied), OpenError> {
+        let db = options::database(options)
+            .and_then(|database| {
+                DB::open_cf_descriptors(&database, dir.path(), options::families(options)).map_err(String::from)
+            })
+            .map_err(|reason| corrupt(dir.path(), reason))?;
         check_format(dir.path(), &db)?;
         let applied = applied(&db).map_err(|reason| corrupt(dir.path(), reason))?;
         Ok((Generation { db, number, dir }, applied))
@@ -133,8 +133,9 @@ impl Generation {
 /// How far the state in `dir` is, read from inside it. Changes nothing there.
 pub(super) fn read_applied(options: &StateOptions, dir: &Path) -> Result<Applied, OpenError> {
     let families = options::families(options);
-    let db = DB::open_cf_descriptors_read_only(&options::database(options), dir, families, false)
-        .map_err(|error| corrupt(dir, String::from(error)))?;
+    let db = options::database(options)
+        .and_then(|database| DB::open_cf_descriptors_read_only(&database, dir, families, false).map_err(String::from))
+        .map_err(|reason| corrupt(dir, reason))?;
     check_format(dir, &db)?;
     applied(&db).map_err(|reason| corrupt(dir, reason))
 }

@@ -50,8 +50,11 @@ impl std::fmt::Debug for StateOptions {
     }
 }
 
-pub(super) fn database(options: &StateOptions) -> Options {
-    let mut db = Options::default();
+pub(super) fn database(options: &StateOptions) -> Result<Options, String> {
+    // Closing a state must not wait for a flush: the log replays what is not flushed, and an orderly stop flushes first.
+    // There is no setter for it.
+    let mut db =
+        Options::default().get_options_from_string("avoid_flush_during_shutdown=true").map_err(String::from)?;
     // Without a WAL the families are consistent with each other only if they are flushed together.
     db.set_atomic_flush(true);
     db.set_db_write_buffer_size(options.memtable_bytes);
@@ -64,7 +67,7 @@ pub(super) fn database(options: &StateOptions) -> Options {
     db.set_log_level(LogLevel::Warn);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
-    db
+    Ok(db)
 }
 
 pub(super) fn families(options: &StateOptions) -> Vec<ColumnFamilyDescriptor> {

@@ -1,0 +1,171 @@
+//! `QueueService`: what producers and workers call.
+
+use std::time::Duration;
+
+use ticketrail_core::command::OpenSession;
+use ticketrail_core::query::Page;
+use ticketrail_core::reply::{Committed, EnqueueResult, SettleResult};
+use ticketrail_core::{Answer, Answered, Command, Query, limits};
+use ticketrail_node::Handle;
+use ticketrail_node::call::{Deliveries, ReceiveCall};
+use ticketrail_proto::v1;
+use ticketrail_proto::v1::queue_service_server::QueueService;
+use tonic::{Request, Response, Status};
+
+use crate::Settings;
+use crate::call::{self, Changed};
+use crate::convert::field::{self, duration_of_ms};
+use crate::convert::{message, receive, settle};
+use crate::status::Refusal;
+
+/// The service. Cheap to clone.
+#[derive(Clone)]
+pub struct QueueApi {
+    handle: Handle,
+    settings: Settings,
+}
+
+impl QueueApi {
+    /// The service on the node behind `handle`.
+    pub fn new(handle: Handle, settings: Settings) -> Self {
+        Self { handle, settings }
+    }
+
+    async fn commit(
+        &self,
+        command: ticketrail_core::command::Commit,
+        request_id: Option<v1::RequestId>,
+        timeout: Duration,
+    ) -> Result<(v1::Commit, Committed), Refusal> {
+        let Changed { commit, answered } =
+            call::propose(&self.handle, Command::Commit(command), request_id, timeout).await?;
+        let Answered::Committed(committed) = answered else {
+            return Err(Refusal::mismatch("the results of a commit"));
+        };
+        Ok((commit, committed))
+    }
+}
+
+/// Translates each result of a commit; there must be as many as were asked for.
+fn each<R, W>(asked: usize, results: &[R], to_wire: impl Fn(&R) -> Result<W, Refusal>) -> Result<Vec<W>, Refusal> {
+    if results.len() != asked {
+        return Err(Refusal::mismatch("a result for each part"));
+    }
+    results.iter().map(to_wire).collect()
+}
+
+#[tonic::async_trait]
+impl QueueService for QueueApi {
+    async fn enqueue(&self, request: Request<v1::EnqueueRequest>) -> Result<Response<v1::EnqueueResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::EnqueueRequest { request_id, namespace, queue, messages } = request.into_inner();
+        let command = message::enqueue(&self.settings, namespace, queue, messages)?;
+        let asked = command.enqueue.len();
+        let (commit, committed) = self.commit(command, request_id, timeout).await?;
+        let results = each(asked, &committed.enqueued, |result: &EnqueueResult| message::enqueue_result(result))?;
+        Ok(Response::new(v1::EnqueueResponse { commit: Some(commit), results }))
+    }
+
+    async fn receive(&self, request: Request<v1::ReceiveRequest>) -> Result<Response<v1::ReceiveResponse>, Status> {
+        let deadline = call::deadline(request.metadata());
+        let wire = request.into_inner();
+        let (id, repeat) = field::request_id(wire.request_id)?;
+        let (receive, wait) = receive::receive(wire)?;
+        let wait = deadline.map_or(wait, |deadline| wait.min(deadline));
+        let auto_create = self.settings.auto_create;
+        let call = ReceiveCall { receive, id, repeat, wait, auto_create };
+        let Deliveries { deliveries, reply, origin } = self.handle.receive(call).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ReceiveResponse {
+            deliveries: deliveries.into_iter().map(message::delivery).collect(),
+            commit: reply.map(|reply| call::commit(&reply, origin)),
+            origin: Some(call::origin(origin)),
+        }))
+    }
+
+    async fn settle(&self, request: Request<v1::SettleRequest>) -> Result<Response<v1::SettleResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::SettleRequest { request_id, settlements } = request.into_inner();
+        let command = settle::settle(settlements)?;
+        let asked = command.settle.len();
+        let (commit, committed) = self.commit(command, request_id, timeout).await?;
+        let results = each(asked, &committed.settled, |result: &SettleResult| settle::settle_result(result))?;
+        Ok(Response::new(v1::SettleResponse { commit: Some(commit), results }))
+    }
+
+    async fn extend(&self, request: Request<v1::ExtendRequest>) -> Result<Response<v1::ExtendResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::ExtendRequest { request_id, extensions } = request.into_inner();
+        let command = settle::extend(extensions)?;
+        let asked = command.settle.len();
+        let (commit, committed) = self.commit(command, request_id, timeout).await?;
+        let results = each(asked, &committed.settled, |result: &SettleResult| settle::extend_result(result))?;
+        Ok(Response::new(v1::ExtendResponse { commit: Some(commit), results }))
+    }
+
+    async fn peek(&self, request: Request<v1::PeekRequest>) -> Result<Response<v1::PeekResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::PeekRequest { namespace, queue, state, page_size, page_token, omit_bodies, stale_ok } =
+            request.into_inner();
+        let queue = field::queue(namespace, queue)?;
+        let query = Query::Peek {
+            queue: queue.clone(),
+            state: message::message_state(state)?,
+            after: field::cursor(&page_token)?,
+            limit: call::page_size(page_size)?,
+        };
+        let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
+        let Answer::Messages(page) = answer else { return Err(Refusal::mismatch("a page of messages").into()) };
+        let Some(Page { messages, next }) = page else {
+            return Err(Refusal::queue_not_found(&queue.namespace, &queue.name).into());
+        };
+        let clock = call::clock(&self.handle, timeout).await?;
+        let messages = messages.into_iter().map(|info| {
+            let mut info = message::message_info(info, &clock);
+            if omit_bodies && let Some(message) = &mut info.message {
+                message.body.clear();
+            }
+            info
+        });
+        Ok(Response::new(v1::PeekResponse {
+            messages: messages.collect(),
+            next_page_token: field::page_token(&next),
+            origin: Some(call::origin(origin)),
+        }))
+    }
+
+    async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::GetRequest { message_id, stale_ok, namespace } = request.into_inner();
+        let namespace = field::namespace(namespace)?;
+        let id = field::message_id(&message_id)?;
+        let (answer, origin) = call::ask(&self.handle, Query::Get(id), call::freshness(stale_ok), timeout).await?;
+        let Answer::Message(info) = answer else { return Err(Refusal::mismatch("a message").into()) };
+        let Some(info) = info.filter(|info| info.queue.namespace == namespace) else {
+            return Err(Refusal::message_not_found(&message_id).into());
+        };
+        let clock = call::clock(&self.handle, timeout).await?;
+        Ok(Response::new(v1::GetResponse {
+            message: Some(message::message_info(info, &clock)),
+            origin: Some(call::origin(origin)),
+        }))
+    }
+
+    async fn open_session(
+        &self,
+        request: Request<v1::OpenSessionRequest>,
+    ) -> Result<Response<v1::OpenSessionResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::OpenSessionRequest { renew } = request.into_inner();
+        let command = Command::OpenSession(OpenSession { renew });
+        let Changed { commit, answered } = call::propose(&self.handle, command, None, timeout).await?;
+        let Answered::SessionOpened(opened) = answered else {
+            return Err(Refusal::mismatch("a session").into());
+        };
+        Ok(Response::new(v1::OpenSessionResponse {
+            session: opened.session,
+            idle_timeout: Some(duration_of_ms(limits::SESSION_IDLE_MS)),
+            window: u32::try_from(limits::SESSION_OUTCOMES).unwrap_or(u32::MAX),
+            commit: Some(commit),
+        }))
+    }
+}

@@ -1,0 +1,136 @@
+//! A data directory, put together.
+//!
+//! ```text
+//! <dir>/LOCK        one process
+//! <dir>/IDENTITY    whose it is; written first
+//! <dir>/WATERMARK   what the log must hold
+//! <dir>/raft/       the log of all groups
+//! <dir>/sm/<group>/ the applied state of each group
+//! <dir>/ballast     room for a full disk
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ticketrail_core::GroupId;
+
+use crate::disk::{DiskGuard, DiskOptions, FileSystem};
+use crate::error::{OpenError, TREAT_AS_LOST};
+use crate::files;
+use crate::identity::Identity;
+use crate::lock::DirLock;
+use crate::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
+
+/// A data directory of which this process is the only user.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    identity: Option<Identity>,
+    _lock: DirLock,
+}
+
+/// The stores of a data directory.
+pub struct Store {
+    /// The log of all groups.
+    pub log: Arc<RocksLog>,
+    /// The applied state of the group of all queues.
+    pub state: Arc<RocksState>,
+    /// How much room is left.
+    pub disk: DiskGuard,
+    // Released last.
+    dir: DataDir,
+}
+
+impl DataDir {
+    /// Locks the directory `path`, creating it if it is not there, and reads whose it is.
+    ///
+    /// Refuses one that another process uses, whose identity cannot be trusted, or that holds data but no identity.
+    pub fn open(path: &Path) -> Result<DataDir, OpenError> {
+        files::create_dir(path).map_err(|error| OpenError::io("create", path, &error))?;
+        let lock = DirLock::acquire(&path.join("LOCK"))?;
+        let identity_path = path.join("IDENTITY");
+        let identity = Identity::read(&identity_path)?;
+        let dir = DataDir { path: path.to_path_buf(), identity, _lock: lock };
+        let data = [dir.watermark(), dir.raft(), dir.sm()].into_iter().find(|path| path.exists());
+        match (identity, data) {
+            (None, Some(data)) => {
+                let reason = format!("it is missing beside {}", data.display());
+                Err(OpenError::corrupt(&identity_path, reason, TREAT_AS_LOST))
+            }
+            (Some(_), _) | (None, None) => Ok(dir),
+        }
+    }
+
+    /// Whose it is; `None` while it is empty.
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the empty directory its identity, durably, before anything else is written.
+    ///
+    /// `OpenError::Foreign` if it already has another one.
+    pub fn found(&mut self, identity: Identity) -> Result<(), OpenError> {
+        let path = self.path.join("IDENTITY");
+        match self.identity {
+            Some(old) if old == identity => Ok(()),
+            Some(old) => Err(OpenError::Foreign {
+                path,
+                expected: identity.to_string(),
+                found: old.to_string(),
+                way_out: "choose an empty directory, or start the node as whom the directory belongs to",
+            }),
+            None => {
+                identity.write(&path)?;
+                self.identity = Some(identity);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens, or creates, the stores.
+    ///
+    /// `OpenError::Foreign` if the directory has no identity yet, and whatever the stores refuse.
+    pub fn open_store(self, disk: DiskOptions) -> Result<Store, OpenError> {
+        if self.identity.is_none() {
+            return Err(OpenError::Foreign {
+                path: self.path.clone(),
+                expected: "a node".into(),
+                found: "nobody yet".into(),
+                way_out: "found a cluster with it, or let it join one",
+            });
+        }
+        let free = Box::new(FileSystem(self.path.clone()));
+        let disk = DiskGuard::open(&self.path.join("ballast"), disk, free)?;
+        let log =
+            RocksLog::open(LogOptions { owner: self.identity, ..LogOptions::new(self.raft(), self.watermark()) })?;
+        let sm = self.sm();
+        files::create_dir(&sm).map_err(|error| OpenError::io("create", &sm, &error))?;
+        let group = GroupId::QUEUES;
+        let state = RocksState::open(StateOptions::new(sm.join(group.0.to_string()), group))?;
+        Ok(Store { log: Arc::new(log), state: Arc::new(state), disk, dir: self })
+    }
+
+    fn watermark(&self) -> PathBuf {
+        self.path.join("WATERMARK")
+    }
+
+    fn raft(&self) -> PathBuf {
+        self.path.join("raft")
+    }
+
+    fn sm(&self) -> PathBuf {
+        self.path.join("sm")
+    }
+}
+
+impl Store {
+    /// The directory they are in.
+    pub fn dir(&self) -> &DataDir {
+        &self.dir
+    }
+}
