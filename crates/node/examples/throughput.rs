@@ -32,6 +32,7 @@ async fn main() -> Result<(), Failure> {
     let temporary = tempfile::tempdir()?;
     let dir = arguments.next().map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     let seconds = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    std::fs::create_dir_all(&dir)?;
     let log = RocksLog::open(LogOptions::new(dir.join("raft"), dir.join("WATERMARK")))?;
     let state = RocksState::open(StateOptions::new(dir.join("sm"), GroupId::QUEUES))?;
     let started = Instant::now();
