@@ -44,7 +44,8 @@ impl Replica {
         let bytes = Entry::new(Timestamp(1_000_000 + self.index), requests).to_bytes();
         let begun = Instant::now();
         let at = LogPosition { term: 1, index: self.index };
-        let outcome = self.state.read(|view| -> Result<_, Error> { Ok(apply(view, at, &Entry::from_bytes(bytes)?)?) })?;
+        let outcome =
+            self.state.read(|view| -> Result<_, Error> { Ok(apply(view, at, &Entry::from_bytes(bytes)?)?) })?;
         self.cost.apply += begun.elapsed();
         for write in outcome.writes.iter() {
             let (counts, key) = match write {
@@ -74,7 +75,8 @@ impl Replica {
             .map(|n| {
                 let content = Content { body: body.clone(), ..Content::default() };
                 let enqueue = Enqueue { queue: 0, message: Some(content), delay_ms: 0, deliver_at_ms: 0 };
-                let commit = Commit { queues: vec![queue()], enqueue: vec![enqueue], settle: vec![], auto_create: true };
+                let commit =
+                    Commit { queues: vec![queue()], enqueue: vec![enqueue], settle: vec![], auto_create: true };
                 self.request(n, Command::Commit(commit))
             })
             .collect();

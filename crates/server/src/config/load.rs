@@ -114,7 +114,8 @@ impl Environment {
 }
 
 fn foreign(key: &str) -> bool {
-    let kubernetes = key.starts_with("port") || key.starts_with("service_") || key.contains("_service_") || key.contains("_port");
+    let kubernetes =
+        key.starts_with("port") || key.starts_with("service_") || key.contains("_service_") || key.contains("_port");
     CLIENT_VARIABLES.contains(&key) || key.starts_with("tls_") || kubernetes
 }
 
