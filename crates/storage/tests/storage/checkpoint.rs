@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use ticketrail_core::{GroupId, MemView, View, Write, WriteSet};
+use ticketrail_core::{GroupId, MemView, Write, WriteSet};
 use ticketrail_storage::mem::MemState;
 use ticketrail_storage::rocks::{RocksState, StateCheckpoint, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};

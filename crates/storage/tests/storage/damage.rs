@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ticketrail_core::{GroupId, View, Write, WriteSet};
+use ticketrail_core::{GroupId, Write, WriteSet};
 use ticketrail_storage::log::{LeaderId, RaftLog, Vote};
 use ticketrail_storage::rocks::{RocksLog, RocksState, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
@@ -12,6 +12,9 @@ use ticketrail_storage::{ClusterId, Identity, OpenError};
 use crate::log_model::GROUPS;
 use crate::log_rocks::options;
 use crate::model::{Model, Op, call_durably, id, record};
+
+/// What is done to a directory, by name.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -134,7 +137,7 @@ fn damaged_tables_of_the_log_are_refused() {
     let model = log_of_40(dir.path(), 40);
     // Opening moves the WAL into a table.
     drop(RocksLog::open(options(dir.path())).unwrap());
-    let damages: [(&str, &dyn Fn(&Path)); 5] = [
+    let damages: [Damage<'_>; 5] = [
         ("cut", &|raft| cut(&largest(raft, ".sst"), 20_000)),
         ("removed", &|raft| fs::remove_file(largest(raft, ".sst")).unwrap()),
         ("no CURRENT", &|raft| fs::remove_file(raft.join("CURRENT")).unwrap()),
@@ -240,7 +243,7 @@ fn a_damaged_state_is_refused() {
     state.commit(&writes, &Applied { last: Some(id(1, 5)), ..Applied::default() }).unwrap();
     state.flush().unwrap();
     drop(state);
-    let damages: [(&str, &dyn Fn(&Path)); 8] = [
+    let damages: [Damage<'_>; 8] = [
         ("CURRENT removed", &|group| fs::remove_file(group.join("CURRENT")).unwrap()),
         ("CURRENT empty", &|group| cut(&group.join("CURRENT"), 0)),
         ("CURRENT cut", &|group| cut(&group.join("CURRENT"), 30)),

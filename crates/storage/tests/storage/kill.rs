@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ticketrail_core::{View, WriteSet};
-use ticketrail_storage::log::{LeaderId, RaftLog, Vote};
+use ticketrail_core::WriteSet;
+use ticketrail_storage::log::{LeaderId, Vote};
 use ticketrail_storage::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
 
