@@ -15,7 +15,7 @@ use bytes::Bytes;
 use ticketrail_core::{GroupId, Write, WriteSet};
 use ticketrail_storage::log::{LeaderId, LogId};
 use ticketrail_storage::rocks::{RocksState, StateOptions};
-use ticketrail_storage::state::{Applied, StateStore};
+use ticketrail_storage::state::{Applied, StateError, StateStore};
 
 const CHUNK: usize = 1 << 20;
 
@@ -34,15 +34,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut index = 2001;
             while !stop.load(Ordering::SeqCst) {
                 let start = Instant::now();
-                if let Err(error) = state.commit(&writes(index), &applied(index)) {
-                    return Err(error);
-                }
+                state.commit(&writes(index), &applied(index))?;
                 worst.fetch_max(start.elapsed().as_micros() as u64, Ordering::SeqCst);
                 index += 1;
                 // About 100 entries a second.
                 thread::park_timeout(Duration::from_millis(10));
             }
-            Ok(index - 1)
+            Ok::<u64, StateError>(index - 1)
         });
         let run = (0..3).try_for_each(|_| copy_once(&state, &other));
         stop.store(true, Ordering::SeqCst);

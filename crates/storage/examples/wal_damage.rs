@@ -22,11 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     write(dir.path())?;
     let damages: [(&str, Damage); 10] = [
         ("none", |_| {}),
-        ("a flipped bit in the middle", |wal| flip(wal, wal.len() / 2)),
-        ("a flipped bit in the last record", |wal| flip(wal, wal.len() - 500)),
-        ("a flipped bit in the last byte", |wal| flip(wal, wal.len() - 1)),
-        ("4 KiB of zeros in the middle", |wal| zero(wal, wal.len() / 2)),
-        ("zeros instead of the last 500 bytes", |wal| zero(wal, wal.len() - 500)),
+        ("a flipped bit in the middle", |wal| flip(wal, |len| len / 2)),
+        ("a flipped bit in the last record", |wal| flip(wal, |len| len - 500)),
+        ("a flipped bit in the last byte", |wal| flip(wal, |len| len - 1)),
+        ("4 KiB of zeros in the middle", |wal| zero(wal, |len| len / 2)),
+        ("zeros instead of the last 500 bytes", |wal| zero(wal, |len| len - 500)),
         ("the last 500 bytes cut off", |wal| wal.truncate(wal.len() - 500)),
         ("the second half cut off", |wal| wal.truncate(wal.len() / 2)),
         ("64 KiB of zeros behind the end", |wal| wal.resize(wal.len() + (64 << 10), 0)),
@@ -77,11 +77,12 @@ fn open(dir: &Path) -> Result<RocksLog, ticketrail_storage::OpenError> {
     RocksLog::open(LogOptions::new(dir.join("raft"), dir.join("WATERMARK")))
 }
 
-fn flip(bytes: &mut [u8], at: usize) {
-    bytes[at] ^= 1;
+fn flip(bytes: &mut [u8], at: fn(usize) -> usize) {
+    bytes[at(bytes.len())] ^= 1;
 }
 
-fn zero(bytes: &mut [u8], from: usize) {
+fn zero(bytes: &mut [u8], from: fn(usize) -> usize) {
+    let from = from(bytes.len());
     let to = bytes.len().min(from + 4096);
     bytes[from..to].fill(0);
 }

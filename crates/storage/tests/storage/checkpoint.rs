@@ -128,6 +128,8 @@ fn installed_where_it_was_taken_and_more_than_once() {
         assert!(all(&state) == expected(9));
     }
     drop(checkpoint);
+    // Waits until the old ones are closed.
+    drop(state);
     let names = names(dir.path());
     assert!(names.len() == 2 && names[1] == "CURRENT", "leftovers: {names:?}");
 }
