@@ -74,7 +74,7 @@ fn lines<T: Serialize>(items: &[T]) -> io::Result<String> {
 /// Columns with two spaces between them and nothing around them: easy to read, easy to cut.
 fn table(heads: impl Iterator<Item = String>, rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(heads);
+    table.load_style(comfy_table::presets::NOTHING).set_header(heads);
     for row in rows {
         table.add_row(row.into_iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }));
     }

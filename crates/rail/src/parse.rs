@@ -13,7 +13,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// An RFC 3339 time such as `2026-12-24T18:00:00Z`, or a date and time of this machine's zone.
 pub(crate) fn time(text: &str) -> Result<SystemTime, String> {
-    let wrong = || "expected a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00 (of this machine's zone)".to_owned();
+    let wrong =
+        || "expected a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00 (of this machine's zone)".to_owned();
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time.into());
     }

@@ -334,7 +334,7 @@ impl SettledLine {
     fn new(token: &[u8], result: &Result<Settled, Refusal>) -> Self {
         let (outcome, due_at, reason) = match result {
             Ok(settled @ Settled::Delayed { due_at, .. }) => (settled.as_str(), Some(timestamp(*due_at)), None),
-            Ok(settled @ (Settled::Acked(_) | Settled::DeadLettered(_) | Settled::Readied(_))) => {
+            Ok(settled @ (Settled::Acked(_) | Settled::DeadLettered(_) | Settled::Readied(_) | Settled::Purged(_))) => {
                 (settled.as_str(), None, None)
             }
             Err(refusal) => ("refused", None, Some(refusal.reason.to_string())),
@@ -384,12 +384,7 @@ impl Row for ExtendedLine {
     }
 }
 
-async fn extend(
-    client: &Client,
-    tokens: Vec<Bytes>,
-    lease: Option<Duration>,
-    format: Format,
-) -> Result<Exit, Failure> {
+async fn extend(client: &Client, tokens: Vec<Bytes>, lease: Option<Duration>, format: Format) -> Result<Exit, Failure> {
     let mut results = Vec::new();
     let mut lines = Vec::new();
     for token in tokens {

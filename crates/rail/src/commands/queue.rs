@@ -207,7 +207,10 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
         Verb::Purge { queue, sure } => {
             let stats = admin.queue(&queue).await?.stats;
             let free = stats.depth() - stats.leased;
-            confirm(sure, &format!("remove {free} messages of {queue} ({} leased ones are let finish)?", stats.leased))?;
+            confirm(
+                sure,
+                &format!("remove {free} messages of {queue} ({} leased ones are let finish)?", stats.leased),
+            )?;
             let messages = admin.purge_queue(&queue).await?;
             output::card(format, &Gone { queue, messages })?;
             Ok(Exit::Ok)

@@ -123,7 +123,10 @@ mod tests {
         let report = report(audit(&[]), 2, &[]);
         assert_eq!(report.exit(), Exit::Ok);
         let text = text(&report);
-        assert!(text.contains("lost=0\n") && text.contains("finished twice=0\n") && !text.contains("INVALID"), "{text}");
+        assert!(
+            text.contains("lost=0\n") && text.contains("finished twice=0\n") && !text.contains("INVALID"),
+            "{text}"
+        );
     }
 
     #[test]

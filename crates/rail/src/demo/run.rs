@@ -282,10 +282,13 @@ impl Run {
             Some(line) if killed => {
                 let victim: Parked = serde_json::from_str(&line).context("what a parked worker said")?;
                 let name = &worker.name;
-                self.progress.event(format_args!("{name} killed with -9 after it charged {} and before its ack", victim.order));
+                self.progress
+                    .event(format_args!("{name} killed with -9 after it charged {} and before its ack", victim.order));
                 self.victims.push(victim);
             }
-            Some(_) | None => self.invalid.push(format!("{} did not stop between its ledger line and its ack", worker.name)),
+            Some(_) | None => {
+                self.invalid.push(format!("{} did not stop between its ledger line and its ack", worker.name))
+            }
         }
         Ok(())
     }
@@ -399,8 +402,9 @@ impl Run {
             let again = self.tally.redelivered(&victim.message, victim.receive_count);
             !again
         });
-        let undelivered: Vec<String> =
-            undelivered.map(|victim| format!("{} was never delivered again after its worker was killed", victim.order)).collect();
+        let undelivered: Vec<String> = undelivered
+            .map(|victim| format!("{} was never delivered again after its worker was killed", victim.order))
+            .collect();
         let evidence = Evidence {
             orders: std::mem::take(&mut self.orders),
             producers: std::mem::take(&mut self.tally.producer_lines),

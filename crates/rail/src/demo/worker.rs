@@ -90,13 +90,8 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, Failure> {
     let park = Arc::new(AtomicU8::new(WORKING));
     let (stop, mut stopped) = watch::channel(false);
     let listener = tokio::spawn(listen(Arc::clone(&park), stop));
-    let mut worker = Worker {
-        client,
-        ledger: Ledger::open(&args.ledger)?,
-        charges: Charges::open(&args.charges)?,
-        park,
-        args,
-    };
+    let mut worker =
+        Worker { client, ledger: Ledger::open(&args.ledger)?, charges: Charges::open(&args.charges)?, park, args };
     while !*stopped.borrow() {
         let receive = worker.client.queue(&worker.args.queue).receive();
         let receive = receive.max(BATCH).wait(WAIT).lease(LEASE).worker(&worker.args.name);
@@ -148,7 +143,8 @@ impl Worker {
             self.park.store(PARKED, Ordering::SeqCst);
             park(charged)?;
         }
-        let settled = join_all(jobs.into_iter().zip(invocations).map(|(job, invocation)| settle(job, invocation))).await;
+        let settled =
+            join_all(jobs.into_iter().zip(invocations).map(|(job, invocation)| settle(job, invocation))).await;
         tokio::task::block_in_place(|| self.ledger.append(&settled))
     }
 
@@ -219,7 +215,7 @@ async fn settle(job: Job, invocation: Invocation) -> WorkerLine {
         Ok(Settled::Acked(_)) => AckOutcome::Acked,
         Ok(Settled::DeadLettered(_)) => AckOutcome::DeadLettered,
         Ok(Settled::Delayed { .. }) => AckOutcome::Delayed,
-        Ok(Settled::Readied(_)) => AckOutcome::Refused,
+        Ok(Settled::Readied(_) | Settled::Purged(_)) => AckOutcome::Refused,
         Err(Error::Refused(refusal)) if refusal.reason == Reason::LeaseLost => AckOutcome::LeaseLost,
         Err(Error::Refused(_)) => AckOutcome::Refused,
         Err(Error::Unavailable { .. } | Error::Unknown { .. } | Error::Config { .. } | Error::Protocol { .. }) => {
@@ -235,11 +231,8 @@ async fn settle(job: Job, invocation: Invocation) -> WorkerLine {
 
 /// Stops here for good: only a kill ends it.
 fn park(charged: &Invocation) -> anyhow::Result<()> {
-    let parked = Parked {
-        order: charged.order.clone(),
-        message: charged.message.clone(),
-        receive_count: charged.receive_count,
-    };
+    let parked =
+        Parked { order: charged.order.clone(), message: charged.message.clone(), receive_count: charged.receive_count };
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(&parked)?)?;
     stdout.flush()?;
