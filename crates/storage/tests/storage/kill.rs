@@ -3,15 +3,18 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ticketrail_core::WriteSet;
+use ticketrail_storage::dir::{DataDir, Store};
+use ticketrail_storage::disk::DiskOptions;
 use ticketrail_storage::log::{LeaderId, Vote};
 use ticketrail_storage::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
+use ticketrail_storage::{ClusterId, Identity, OpenError};
 
 use crate::log_model::GROUPS;
-use crate::model::{Model, Op, call, id, record};
+use crate::model::{DEADLINE, Model, Op, call, id, record};
 
 /// Set in the process to kill: its directory, and the operation to begin with.
 const LOG_DIR: &str = "TICKETRAIL_TEST_LOG_DIR";
@@ -148,6 +151,61 @@ fn the_log_survives_kill_9() {
     }
     assert!(start > 100, "{start} operations");
     println!("{start} operations");
+}
+
+/// Set in the process to kill: the directory that it founds.
+const NEW_DIR: &str = "TICKETRAIL_TEST_NEW_DIR";
+
+fn found(path: &Path) -> Result<Store, OpenError> {
+    let mut dir = DataDir::open(path)?;
+    dir.found(Identity { cluster: ClusterId([5; 16]), node: 1, incarnation: 1 })?;
+    dir.open_store(DiskOptions { low: 4 << 20, critical: 1 << 20, slack: 1 << 20, ballast: 1 << 20 })
+}
+
+/// The process to kill runs this test as well, and founds the directory.
+#[test]
+fn a_founding_survives_kill_9() {
+    if let Ok(dir) = std::env::var(NEW_DIR) {
+        let _store = found(Path::new(&dir)).unwrap();
+        // Killed at the latest now.
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        return;
+    }
+    for made in [
+        "LOCK",
+        "IDENTITY",
+        "ballast",
+        "WATERMARK",
+        "raft.new",
+        "raft.new/CURRENT",
+        "raft",
+        "sm",
+        "sm/1.new",
+        "sm/1.new/1/CURRENT",
+        "sm/1.new/CURRENT",
+        "sm/1",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill::a_founding_survives_kill_9", "--nocapture"])
+            .env(NEW_DIR, dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // What is there for a moment only may be missed; then the next name stops the loop.
+        let begun = Instant::now();
+        while !dir.path().join(made).exists() && !dir.path().join("sm/1").exists() {
+            assert!(begun.elapsed() < DEADLINE, "{made} never came");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Err(refused) = found(dir.path()) {
+            panic!("killed when {made} was there: {refused}");
+        }
+    }
 }
 
 fn state_options(dir: &Path) -> StateOptions {
