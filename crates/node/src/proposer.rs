@@ -75,6 +75,7 @@ impl InFlight {
 impl Proposer {
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut in_flight = FuturesUnordered::new();
+        let (mut elections, mut standings) = (true, true);
         loop {
             let lead = self.lead.borrow_and_update().clone();
             self.refuse_where_another_leads();
@@ -89,18 +90,18 @@ impl Proposer {
                     self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
                 }
             }
-            let has_room = lead.is_some() && in_flight.len() < IN_FLIGHT;
             tokio::select! {
                 biased;
+                // The sender lives as long as the node.
+                _ = stop.wait_for(|stop| *stop) => break,
                 Some((requests, term, proposed)) = in_flight.next(), if !in_flight.is_empty() => {
                     self.finish(requests, term, proposed);
                     self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
                 }
-                () = self.queue.filled(), if has_room => {}
-                // The senders live as long as the node.
-                _ = self.lead.changed() => {}
-                _ = self.standing.changed() => {}
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = self.queue.filled(), if in_flight.len() < IN_FLIGHT => {}
+                // Where openraft has stopped, nothing changes any more.
+                changed = self.lead.changed(), if elections => elections = changed.is_ok(),
+                changed = self.standing.changed(), if standings => standings = changed.is_ok(),
             }
         }
         drop(in_flight);
