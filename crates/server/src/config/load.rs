@@ -291,7 +291,7 @@ mod tests {
         assert_eq!((key.as_str(), origin.as_str()), ("TICKETRAIL_LISTEN", "the environment"));
         let error = load("", &[("TICKETRAIL_AUTO_CREATE", "perhaps")], Overrides::default()).unwrap_err();
         assert!(matches!(error, ConfigError::Value { .. }), "{error}");
-        let error = load("auto_create = 1", &[], Overrides::default()).unwrap_err();
+        let error = load("auto_create = 7", &[], Overrides::default()).unwrap_err();
         assert!(matches!(error, ConfigError::Value { .. }), "{error}");
         let error = load("heartbeat = \"1h\"", &[], Overrides::default()).unwrap_err();
         assert!(
