@@ -22,12 +22,8 @@ pub fn apply(view: &dyn View, at: LogPosition, entry: &Entry) -> Result<Outcome,
     clock::advance(&mut txn.header, at.term, Timestamp(entry.proposed_at_ms));
     let mut replies = Vec::with_capacity(entry.requests.len());
     for (ordinal, request) in (0u32..).zip(&entry.requests) {
-        let is_first_write = txn.overlay.keys() == 0;
         txn.savepoint();
-        let mut result = admit_and_run(&mut txn, ordinal, request)?;
-        if result.is_ok() && txn.is_full() {
-            result = Err(if is_first_write { too_large() } else { Rejection::EntryFull(Empty {}) });
-        }
+        let result = admit_and_run(&mut txn, ordinal, request)?;
         if result.is_err() {
             txn.rollback();
         }
@@ -53,14 +49,17 @@ fn admit_and_run(txn: &mut Txn<'_>, ordinal: u32, request: &Request) -> Result<R
             Admission::Rejected(rejection) => return Ok(Err(rejection)),
         }
     }
+    let is_first_write = txn.overlay.keys() == 0;
     let answered = match run(txn, ordinal, command)? {
+        Ok(_) if txn.is_full() && is_first_write => return Ok(Err(too_large())),
+        Ok(_) if txn.is_full() => return Ok(Err(Rejection::EntryFull(Empty {}))),
         Ok(answered) => answered,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    let reply =
+    let mut reply =
         Reply { replayed: false, index: txn.at.index, ordinal, at_ms: txn.header.cluster_ms, answered: Some(answered) };
     if let Some(id) = &request.id {
-        session::remember(txn, id, &reply)?;
+        session::remember(txn, id, &mut reply)?;
     }
     Ok(Ok(reply))
 }

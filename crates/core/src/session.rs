@@ -9,9 +9,9 @@ use crate::keys;
 use crate::limits;
 use crate::overlay::Overlay;
 use crate::queue::lease;
-use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord};
+use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord, decode};
 use crate::reply::{
-    Answered, EnqueueOutcome, Fault, Handle, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld,
+    Answered, Empty, EnqueueOutcome, Fault, Handle, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld,
     SessionOpened, SettleOutcome,
 };
 use crate::txn::{Session, Txn};
@@ -32,8 +32,7 @@ pub(crate) fn open(txn: &mut Txn<'_>, ordinal: u32, open: OpenSession) -> Result
         if let Some(rejection) = expired(txn, open.renew)? {
             return Ok(Err(rejection));
         }
-        let now = txn.header.lease_ms;
-        txn.session_mut(open.renew)?.record.active_ms = now;
+        touch(txn, &RequestId { session: open.renew, ..RequestId::default() })?;
         return Ok(Ok(Answered::SessionOpened(SessionOpened { session: open.renew })));
     }
     if txn.header.sessions >= limits::SESSIONS {
@@ -52,35 +51,33 @@ fn session_id(index: u64, ordinal: u32) -> u64 {
     index.saturating_mul(1 << 10).saturating_add(ordinal.into())
 }
 
-/// Looks a request id up, and notes that its session is in use.
+/// Looks a request id up. Changes nothing: a request that is rejected leaves no trace.
 pub(crate) fn admit(txn: &mut Txn<'_>, id: &RequestId) -> Result<Admission, Fault> {
     if let Some(rejection) = expired(txn, id.session)? {
         return Ok(Admission::Rejected(rejection));
     }
-    let now = txn.header.lease_ms;
-    let session = txn.session_mut(id.session)?;
-    session.record.active_ms = now;
-    session.record.acked_below = session.record.acked_below.max(id.acked_below);
-    if id.seq < session.record.acked_below {
-        let acked_below = session.record.acked_below;
-        return Ok(Admission::Rejected(if id.seq == 0 {
-            Rejection::Invalid(Invalid {
-                field: "request_id.seq".into(),
-                reason: "expected a number from 1, but got 0".into(),
-            })
-        } else {
-            Rejection::RequestIdOld(RequestIdOld { acked_below })
-        }));
+    let Some(session) = txn.session(id.session)? else {
+        return Ok(Admission::Rejected(Rejection::SessionExpired(Empty {})));
+    };
+    let acked_below = session.record.acked_below.max(id.acked_below);
+    if id.seq == 0 {
+        let reason = "expected a number from 1, but got 0".into();
+        return Ok(Admission::Rejected(Rejection::Invalid(Invalid { field: "request_id.seq".into(), reason })));
     }
-    forget_acked(txn, id.session)?;
+    if id.seq < acked_below {
+        return Ok(Admission::Rejected(Rejection::RequestIdOld(RequestIdOld { acked_below })));
+    }
+    let seen = session.record.rows.iter().filter(|row| row.highest < acked_below);
+    let stored_after = seen.fold(session.record.stored, |stored, row| stored.saturating_sub(row.count));
     if let Some(outcome) = stored(txn, id.session, id.seq)? {
         if outcome.fingerprint != id.fingerprint {
-            return Ok(Admission::Rejected(Rejection::RequestIdReused(crate::reply::Empty {})));
+            return Ok(Admission::Rejected(Rejection::RequestIdReused(Empty {})));
         }
-        return replay(txn, outcome.reply).map(Admission::Replay);
+        let reply = replay(txn, outcome.reply)?;
+        touch(txn, id)?;
+        return Ok(Admission::Replay(reply));
     }
-    let session = txn.session_mut(id.session)?;
-    if session.record.stored >= limits::SESSION_OUTCOMES {
+    if stored_after >= limits::SESSION_OUTCOMES {
         return Ok(Admission::Rejected(Rejection::SessionWindow(LimitReached { limit: limits::SESSION_OUTCOMES })));
     }
     Ok(Admission::New)
@@ -89,26 +86,21 @@ pub(crate) fn admit(txn: &mut Txn<'_>, id: &RequestId) -> Result<Admission, Faul
 fn expired(txn: &mut Txn<'_>, id: u64) -> Result<Option<Rejection>, Fault> {
     let now = txn.header.lease_ms;
     let live = txn.session(id)?.is_some_and(|s| now.saturating_sub(s.record.active_ms) < limits::SESSION_IDLE_MS);
-    Ok((!live).then_some(Rejection::SessionExpired(crate::reply::Empty {})))
+    Ok((!live).then_some(Rejection::SessionExpired(Empty {})))
 }
 
-/// Removes the records whose outcomes have all been seen.
-fn forget_acked(txn: &mut Txn<'_>, id: u64) -> Result<(), Fault> {
-    let session = txn.session_mut(id)?;
+/// Notes that a session is in use, and removes the records whose outcomes have all been seen.
+fn touch(txn: &mut Txn<'_>, id: &RequestId) -> Result<(), Fault> {
+    let now = txn.header.lease_ms;
+    let session = txn.session_mut(id.session)?;
+    session.record.active_ms = now;
+    session.record.acked_below = session.record.acked_below.max(id.acked_below);
     let below = session.record.acked_below;
-    let mut gone = Vec::new();
-    session.record.rows.retain(|row| {
-        let keep = row.highest >= below;
-        if !keep {
-            gone.push(*row);
-        }
-        keep
-    });
-    for row in &gone {
-        session.record.stored = session.record.stored.saturating_sub(row.count);
-    }
+    let gone: Vec<OutcomesRow> = session.record.rows.extract_if(.., |row| row.highest < below).collect();
+    let forgotten = gone.iter().map(|row| row.count).fold(0, u64::saturating_add);
+    session.record.stored = session.record.stored.saturating_sub(forgotten);
     for row in gone {
-        txn.overlay.delete(keys::outcomes(id, row.index));
+        txn.overlay.delete(keys::outcomes(id.session, row.index));
     }
     Ok(())
 }
@@ -116,8 +108,9 @@ fn forget_acked(txn: &mut Txn<'_>, id: u64) -> Result<(), Fault> {
 /// The stored outcome of a request.
 fn stored(txn: &mut Txn<'_>, id: u64, seq: u64) -> Result<Option<OutcomeRecord>, Fault> {
     let Some(session) = txn.session(id)? else { return Ok(None) };
-    if let Some(outcome) = session.fresh.iter().find(|o| o.seq == seq) {
-        return Ok(Some(outcome.clone()));
+    if session.fresh.seqs.contains(&seq) {
+        let outcomes = session.fresh.decode(id)?;
+        return Ok(outcomes.into_iter().find(|o| o.seq == seq));
     }
     let rows: Vec<u64> = session
         .record
@@ -150,16 +143,41 @@ fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
     Ok(reply)
 }
 
-/// Keeps the outcome of a request, if it had an effect.
-pub(crate) fn remember(txn: &mut Txn<'_>, id: &RequestId, reply: &Reply) -> Result<(), Fault> {
+/// Notes a request that was carried out, and keeps its outcome if it had an effect.
+pub(crate) fn remember(txn: &mut Txn<'_>, id: &RequestId, reply: &mut Reply) -> Result<(), Fault> {
+    touch(txn, id)?;
     if !reply.answered.as_ref().is_some_and(has_effect) {
         return Ok(());
     }
-    let outcome = OutcomeRecord { seq: id.seq, fingerprint: id.fingerprint, reply: reply.clone() };
     let session = txn.session_mut(id.session)?;
     session.record.stored = session.record.stored.saturating_add(1);
-    session.fresh.push(outcome);
+    let outcome = OutcomeRecord { seq: id.seq, fingerprint: id.fingerprint, reply: std::mem::take(reply) };
+    session.fresh.push(&outcome);
+    *reply = outcome.reply;
     Ok(())
+}
+
+/// Outcomes of one entry, encoded one by one as an [`OutcomesRecord`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FreshOutcomes {
+    seqs: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+impl FreshOutcomes {
+    /// The field of `OutcomesRecord` that holds them.
+    const FIELD: u32 = 1;
+
+    fn push(&mut self, outcome: &OutcomeRecord) {
+        self.seqs.push(outcome.seq);
+        prost::encoding::message::encode(Self::FIELD, outcome, &mut self.bytes);
+    }
+
+    fn decode(&self, session: u64) -> Result<Vec<OutcomeRecord>, Fault> {
+        let key = keys::session(session);
+        let record: OutcomesRecord = decode("outcomes of this entry", &key, self.bytes.clone().into())?;
+        Ok(record.outcomes)
+    }
 }
 
 /// Refusals without effect and empty receives are not stored: they may end otherwise when they come again.
@@ -184,12 +202,11 @@ fn has_effect(answered: &Answered) -> bool {
 pub(crate) fn store_outcomes(overlay: &mut Overlay<'_>, index: u64, sessions: BTreeMap<u64, Option<Session>>) {
     for (id, session) in sessions {
         let Some(mut session) = session.filter(|s| s.changed) else { continue };
-        let seqs = || session.fresh.iter().map(|o| o.seq);
-        if let (Some(lowest), Some(highest)) = (seqs().min(), seqs().max()) {
-            let count = u64::try_from(session.fresh.len()).unwrap_or(u64::MAX);
+        let FreshOutcomes { seqs, bytes } = session.fresh;
+        if let (Some(lowest), Some(highest)) = (seqs.iter().min(), seqs.iter().max()) {
+            let (lowest, highest, count) = (*lowest, *highest, u64::try_from(seqs.len()).unwrap_or(u64::MAX));
             session.record.rows.push(OutcomesRow { index, lowest, highest, count });
-            let record = OutcomesRecord { outcomes: std::mem::take(&mut session.fresh) };
-            overlay.put(keys::outcomes(id, index), record.encode_to_vec());
+            overlay.put(keys::outcomes(id, index), bytes);
         }
         overlay.put(keys::session(id), session.record.encode_to_vec());
     }

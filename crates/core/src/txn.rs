@@ -14,9 +14,10 @@ use crate::ids::QueueId;
 use crate::keys;
 use crate::limits;
 use crate::overlay::Overlay;
-use crate::records::{ConfigRecord, Header, OutcomeRecord, QueueRecord, SessionRecord, broken, decode};
+use crate::records::{ConfigRecord, Header, QueueRecord, SessionRecord, broken, decode};
 use crate::reply::{Effect, Fault};
 use crate::secret::Secret;
+use crate::session::FreshOutcomes;
 use crate::view::View;
 use crate::writes::{Write, WriteSet};
 
@@ -39,7 +40,7 @@ pub(crate) struct Session {
     /// What is stored of it.
     pub record: SessionRecord,
     /// Outcomes of this entry, not stored yet.
-    pub fresh: Vec<OutcomeRecord>,
+    pub fresh: FreshOutcomes,
     /// Whether it must be written.
     pub changed: bool,
 }
@@ -67,9 +68,10 @@ struct Before {
     header: Header,
     secret: Option<Secret>,
     effects: usize,
-    queues: BTreeMap<QueueId, Option<Queue>>,
-    names: BTreeMap<QueueRef, Option<QueueId>>,
-    sessions: BTreeMap<u64, Option<Session>>,
+    /// Each the first time that the request changed it; few, so a list.
+    queues: Vec<(QueueId, Option<Queue>)>,
+    names: Vec<(QueueRef, Option<QueueId>)>,
+    sessions: Vec<(u64, Option<Session>)>,
 }
 
 /// Reads the header of a state; a new one where there is none.
@@ -134,24 +136,24 @@ impl<'v> Txn<'v> {
     /// From here on, `rollback` undoes.
     pub(crate) fn savepoint(&mut self) {
         self.overlay.savepoint();
-        self.before = Before {
-            header: self.header.clone(),
-            secret: self.secret,
-            effects: self.effects.len(),
-            ..Before::default()
-        };
+        self.before.header.clone_from(&self.header);
+        self.before.secret = self.secret;
+        self.before.effects = self.effects.len();
+        self.before.queues.clear();
+        self.before.names.clear();
+        self.before.sessions.clear();
     }
 
-    /// Undoes all since the savepoint: a rejected request leaves nothing behind.
+    /// Undoes all since the savepoint: a rejected request leaves nothing behind. The outcomes of sessions are kept only
+    /// for requests that can't be rejected any more.
     pub(crate) fn rollback(&mut self) {
         self.overlay.rollback();
-        let before = std::mem::take(&mut self.before);
-        self.header = before.header;
-        self.secret = before.secret;
-        self.effects.truncate(before.effects);
-        self.queues.extend(before.queues);
-        self.names.extend(before.names);
-        self.sessions.extend(before.sessions);
+        self.header.clone_from(&self.before.header);
+        self.secret = self.before.secret;
+        self.effects.truncate(self.before.effects);
+        self.queues.extend(self.before.queues.drain(..).rev());
+        self.names.extend(self.before.names.drain(..).rev());
+        self.sessions.extend(self.before.sessions.drain(..).rev());
     }
 
     /// Whether the entry writes as much as one may.
@@ -205,7 +207,7 @@ impl<'v> Txn<'v> {
     /// Binds or frees a name.
     pub(crate) fn set_name(&mut self, queue: &QueueRef, id: Option<QueueId>) {
         let before = self.names.insert(queue.clone(), id);
-        self.before.names.entry(queue.clone()).or_insert(before.flatten());
+        self.before.names.push((queue.clone(), before.flatten()));
         let key = keys::name(&queue.namespace, &queue.name);
         match id {
             Some(id) => self.overlay.put(key, id.0.to_be_bytes().to_vec()),
@@ -225,7 +227,9 @@ impl<'v> Txn<'v> {
         let Some(Some(queue)) = self.queues.get_mut(&id) else {
             return Err(broken("a queue", &keys::queue(id), "there is none"));
         };
-        self.before.queues.entry(id).or_insert_with(|| Some(queue.clone()));
+        if !self.before.queues.iter().any(|(changed, _)| *changed == id) {
+            self.before.queues.push((id, Some(queue.clone())));
+        }
         queue.record_changed = true;
         Ok(queue)
     }
@@ -242,13 +246,13 @@ impl<'v> Txn<'v> {
     pub(crate) fn add_queue(&mut self, id: QueueId, config: ConfigRecord, record: QueueRecord) {
         let queue = Queue { id, config: Rc::new(config), record, config_changed: true, record_changed: true };
         let before = self.queues.insert(id, Some(queue));
-        self.before.queues.entry(id).or_insert(before.flatten());
+        self.before.queues.push((id, before.flatten()));
     }
 
     /// Removes a queue's own records; its messages are swept later.
     pub(crate) fn remove_queue(&mut self, id: QueueId) {
         let before = self.queues.insert(id, None);
-        self.before.queues.entry(id).or_insert(before.flatten());
+        self.before.queues.push((id, before.flatten()));
         self.overlay.delete(keys::queue(id));
         self.overlay.delete(keys::config(id));
     }
@@ -275,18 +279,19 @@ impl<'v> Txn<'v> {
     pub(crate) fn session(&mut self, id: u64) -> Result<Option<&Session>, Fault> {
         if !self.sessions.contains_key(&id) {
             let record = self.record("a session", &keys::session(id))?;
-            self.sessions.insert(id, record.map(|record| Session { record, fresh: Vec::new(), changed: false }));
+            self.sessions
+                .insert(id, record.map(|record| Session { record, fresh: FreshOutcomes::default(), changed: false }));
         }
         Ok(self.sessions.get(&id).and_then(Option::as_ref))
     }
 
-    /// A session to change; a fault where it is not there.
+    /// A session to change; a fault where it is not there. Not undone by `rollback`: only for requests that can't be
+    /// rejected any more.
     pub(crate) fn session_mut(&mut self, id: u64) -> Result<&mut Session, Fault> {
         self.session(id)?;
         let Some(Some(session)) = self.sessions.get_mut(&id) else {
             return Err(broken("a session", &keys::session(id), "there is none"));
         };
-        self.before.sessions.entry(id).or_insert_with(|| Some(session.clone()));
         session.changed = true;
         Ok(session)
     }
@@ -296,9 +301,9 @@ impl<'v> Txn<'v> {
         if record.is_none() {
             self.overlay.delete(keys::session(id));
         }
-        let session = record.map(|record| Session { record, fresh: Vec::new(), changed: true });
+        let session = record.map(|record| Session { record, fresh: FreshOutcomes::default(), changed: true });
         let before = self.sessions.insert(id, session);
-        self.before.sessions.entry(id).or_insert(before.flatten());
+        self.before.sessions.push((id, before.flatten()));
     }
 
     /// All changes, and the header with the digest over them.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message;
 
-use super::{check_name, create, index, invalid};
+use super::{check_name, create, find, index, invalid};
 use crate::command::{Content, Enqueue, QueueRef};
 use crate::ids::{QueueId, Space};
 use crate::keys::{self, Timer};
@@ -85,19 +85,18 @@ fn check(part: &Enqueue, now: u64) -> Result<&Content, Rejection> {
 
 /// The queue to enqueue on, made where it may be.
 fn open(txn: &mut Txn<'_>, name: Option<&QueueRef>, auto_create: bool) -> Result<Result<QueueId, Rejection>, Fault> {
-    let name = match check_name(name) {
-        Ok(name) => name,
+    let id = match find(txn, name)? {
+        Ok(id) => id,
+        Err(Rejection::QueueNotFound(_)) if auto_create => {
+            return Ok(check_name(name).and_then(|name| create::by_enqueue(txn, name)));
+        }
         Err(rejection) => return Ok(Err(rejection)),
     };
-    let Some(id) = txn.queue_id(name)? else {
-        return Ok(if auto_create {
-            create::by_enqueue(txn, name)
-        } else {
-            Err(Rejection::QueueNotFound(name.into()))
-        });
-    };
     let closed = txn.queue(id)?.is_some_and(|q| q.config.closed);
-    Ok(if closed { Err(Rejection::QueueClosed(name.into())) } else { Ok(id) })
+    Ok(match name {
+        Some(name) if closed => Err(Rejection::QueueClosed(name.into())),
+        Some(_) | None => Ok(id),
+    })
 }
 
 /// The bound that `messages` more of `bytes` in all would pass, if there is one.

@@ -48,9 +48,10 @@ pub(crate) fn check_name(queue: Option<&QueueRef>) -> Result<&QueueRef, Rejectio
 
 /// The queue of that name, which must be there.
 pub(crate) fn find(txn: &mut Txn<'_>, queue: Option<&QueueRef>) -> Result<Result<QueueId, Rejection>, Fault> {
-    let queue = match check_name(queue) {
-        Ok(queue) => queue,
-        Err(rejection) => return Ok(Err(rejection)),
-    };
-    Ok(txn.queue_id(queue)?.ok_or_else(|| Rejection::QueueNotFound(queue.into())))
+    let Some(queue) = queue else { return Ok(check_name(None).map(|_| QueueId(0))) };
+    // A name that a queue has is legal.
+    match txn.queue_id(queue)? {
+        Some(id) => Ok(Ok(id)),
+        None => Ok(check_name(Some(queue)).and_then(|queue| Err(Rejection::QueueNotFound(queue.into())))),
+    }
 }

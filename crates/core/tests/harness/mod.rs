@@ -64,7 +64,8 @@ impl Machine {
     pub(crate) fn propose_seen(&mut self, requests: Vec<Request>) -> Result<(Replies, Vec<Delivery>), String> {
         let at = self.next();
         let entry = Entry::new(Timestamp(self.stamp), requests);
-        let read = Entry::from_bytes(entry.to_bytes()).map_err(|error| format!("the entry does not read back: {error}"))?;
+        let read =
+            Entry::from_bytes(entry.to_bytes()).map_err(|error| format!("the entry does not read back: {error}"))?;
         if read != entry {
             return Err("the entry reads back as another".into());
         }
@@ -105,7 +106,9 @@ impl Machine {
                 };
                 message.state = match info.due {
                     Some(Timestamp(due)) if (low + 1..=high).contains(&due) => State::Delayed(Due::At(due)),
-                    None if info.state == MessageState::Ready => State::Ready(Ready { returned: Some(order), since: low }),
+                    None if info.state == MessageState::Ready => {
+                        State::Ready(Ready { returned: Some(order), since: low })
+                    }
                     due => return Err(format!("expected {} due at {low} to {high}, but it is at {due:?}", message.id)),
                 };
             }
@@ -128,7 +131,7 @@ impl Machine {
         let Answer::Deliveries(deliveries) = self.ask(&Query::Deliver(handles.clone()))? else {
             return Err("expected deliveries, but got another answer".into());
         };
-        handles.retain(|handle| self.model.is_live(handle));
+        handles.retain(|handle| self.model.live_until(handle).is_some());
         if deliveries.len() != handles.len() {
             return Err(format!("expected {} deliveries, but got {}", handles.len(), deliveries.len()));
         }
@@ -231,7 +234,11 @@ impl Machine {
         for queue in &model.queues {
             let info = queue.info();
             equal("queue", &Answer::Queue(Some(info.clone())), &self.ask(&Query::Queue(queue.name.clone()))?)?;
-            equal("queue", &Answer::Queue(Some(info)), &self.ask(&Query::QueueById(ticketrail_core::QueueId(queue.id.unwrap_or_default())))?)?;
+            equal(
+                "queue",
+                &Answer::Queue(Some(info)),
+                &self.ask(&Query::QueueById(ticketrail_core::QueueId(queue.id.unwrap_or_default())))?,
+            )?;
             conserved(&queue.stats())?;
             for message in &queue.messages {
                 let expected = Answer::Message(Some(message.info(&queue.name, queue.id.unwrap_or_default())));
@@ -315,8 +322,13 @@ impl Machine {
         namespaces.sort();
         namespaces.dedup();
         for namespace in namespaces {
-            let mut expected: Vec<_> =
-                self.model.queues.iter().filter(|queue| queue.name.namespace == namespace).map(|queue| queue.info()).collect();
+            let mut expected: Vec<_> = self
+                .model
+                .queues
+                .iter()
+                .filter(|queue| queue.name.namespace == namespace)
+                .map(|queue| queue.info())
+                .collect();
             expected.sort_by(|one, other| one.name.cmp(&other.name));
             let mut shown = Vec::new();
             let mut after = String::new();

@@ -4,8 +4,8 @@ use ticketrail_core::command::QueueRef;
 use ticketrail_core::query::{LeaseInfo, MessageInfo, MessageState, QueueInfo, Stats};
 use ticketrail_core::{LeaseTime, QueueId, Timestamp};
 
-use super::queue::{Due, Message, Queue, State};
 use super::Model;
+use super::queue::{Due, Message, Queue, State};
 
 impl Queue {
     pub(crate) fn info(&self) -> QueueInfo {

@@ -11,7 +11,7 @@ pub(crate) mod session;
 mod settle;
 mod verbs;
 
-use ticketrail_core::command::{Command, Request};
+use ticketrail_core::command::{Command, QueueRef, Request};
 use ticketrail_core::reply::{
     Answered, Committed, EnqueueOutcome, EnqueueResult, Expired, Initialized, Invalid, Received, Rejection,
     RejectionRecord, SettleOutcome, SettleResult, Ticked,
@@ -79,13 +79,7 @@ impl Model {
     }
 
     fn reply(&self, ordinal: u32, answered: Answered) -> Reply {
-        Reply {
-            replayed: false,
-            index: self.clock.index,
-            ordinal,
-            at_ms: self.clock.cluster,
-            answered: Some(answered),
-        }
+        Reply { replayed: false, index: self.clock.index, ordinal, at_ms: self.clock.cluster, answered: Some(answered) }
     }
 
     fn command(&mut self, command: &Command, heard: Option<&Answered>) -> Result<Answer, String> {
@@ -100,26 +94,37 @@ impl Model {
             }
             Command::OpenSession(open) => self.open_session(open.renew, heard)?,
             Command::Commit(commit) => self.commit(commit, heard)?,
-            Command::Receive(receive) => self.receive(receive),
+            Command::Receive(receive) => self.receive(receive, heard)?,
             Command::Expire(expire) => Ok(Answered::Expired(Expired { count: self.expire(expire) })),
             Command::Tick(_) => Ok(Answered::Ticked(self.tick(heard)?)),
             Command::CreateQueue(create) => self.create(create, heard)?,
-            Command::UpdateQueue(update) => self.update(update),
+            Command::UpdateQueue(update) => {
+                self.hear_queue(&update.queue, heard)?;
+                self.update(update)
+            }
             Command::DeleteQueue(delete) => self.delete(delete),
             Command::PurgeQueue(purge) => self.purge(purge),
-            Command::PauseQueue(pause) => self.pause(pause),
-            Command::CloseQueue(close) => self.close(close),
+            Command::PauseQueue(pause) => {
+                self.hear_queue(&pause.queue, heard)?;
+                self.pause(pause)
+            }
+            Command::CloseQueue(close) => {
+                self.hear_queue(&close.queue, heard)?;
+                self.close(close)
+            }
         })
     }
 
     /// Timers: what is due becomes ready, in order of its due time.
     fn tick(&mut self, heard: Option<&Answered>) -> Result<Ticked, String> {
         let now = self.clock.cluster;
-        let mut due: Vec<(u64, usize, u64)> = Vec::new();
+        let mut due: Vec<(u64, usize, u8, u64)> = Vec::new();
         for (index, queue) in self.queues.iter().enumerate() {
             for message in &queue.messages {
                 match message.state {
-                    State::Delayed(Due::At(at)) if at <= now => due.push((at, index, message.sequence)),
+                    State::Delayed(Due::At(at)) if at <= now => {
+                        due.push((at, index, message.place(0).lane_byte(), message.sequence));
+                    }
                     State::Delayed(Due::Between { low, .. }) if low <= now => {
                         return Err("a tick in the entry of an expiry: the model cannot know what is due".into());
                     }
@@ -127,9 +132,12 @@ impl Model {
                 }
             }
         }
-        due.sort_by_key(|(at, index, sequence)| (*at, self.queues[*index].id, *sequence));
+        // Of those due in the same millisecond, by queue, then those ready at their enqueue before those delayed then.
+        due.sort_by_key(|(at, index, lane, sequence)| (*at, self.queues[*index].id, *lane, *sequence));
+        // A tick is bounded; the next one goes on.
+        due.truncate(1_000);
         let fired = due.len();
-        for (_, index, sequence) in due {
+        for (_, index, _, sequence) in due {
             self.returns += 1;
             let (order, since) = (self.returns, self.clock.cluster);
             if let Some(message) = self.queues[index].message_mut(sequence) {
@@ -148,11 +156,26 @@ impl Model {
         }
     }
 
+    /// A queue that an expiry has made in this very entry may be named first by a later reply.
+    fn hear_queue(&mut self, name: &Option<QueueRef>, heard: Option<&Answered>) -> Result<(), String> {
+        let id = match heard {
+            Some(Answered::QueueChanged(changed)) => changed.queue,
+            Some(Answered::Received(received)) if !received.handles.is_empty() => received.handles[0].place.queue,
+            Some(_) | None => return Ok(()),
+        };
+        match name.as_ref().and_then(|name| self.queue(name)) {
+            Some(index) => self.bind_queue_id(index, id),
+            None => Ok(()),
+        }
+    }
+
     /// A queue id not in use yet, as heard.
     pub(crate) fn bind_queue_id(&mut self, index: usize, heard: u64) -> Result<(), String> {
         match self.queues[index].id {
             Some(known) if known == heard => Ok(()),
-            Some(known) => Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name)),
+            Some(known) => {
+                Err(format!("queue {} has id {known}, but the machine says {heard}", self.queues[index].name.name))
+            }
             None if self.queue_ids.contains(&heard) => Err(format!("queue id {heard} is used twice")),
             None => {
                 self.queue_ids.push(heard);

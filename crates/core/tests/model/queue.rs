@@ -15,7 +15,11 @@ pub(crate) enum Due {
     At(u64),
     /// Backed off by an expiry: the jitter is not heard yet. `order` is its turn in the returned lane, should the jitter
     /// be nothing.
-    Between { low: u64, high: u64, order: u64 },
+    Between {
+        low: u64,
+        high: u64,
+        order: u64,
+    },
 }
 
 /// A message that waits for a receiver.

@@ -1,11 +1,9 @@
 //! Sessions of the model: every outcome ever stored, in a list.
 
+use ticketrail_core::Reply;
 use ticketrail_core::RequestId;
 use ticketrail_core::command::Command;
-use ticketrail_core::reply::{
-    Answered, Handle, LimitReached, Received, Rejection, RequestIdOld, SessionOpened,
-};
-use ticketrail_core::Reply;
+use ticketrail_core::reply::{Answered, Handle, LimitReached, Received, Rejection, RequestIdOld, SessionOpened};
 
 use super::{Answer, Model, invalid, took_effect};
 
@@ -123,22 +121,29 @@ impl Model {
         Ok(Ok(reply))
     }
 
-    /// A repeated receive gives back the handles whose lease is still live.
+    /// A repeated receive gives back the handles whose lease is still live, with its deadline as it is now.
     fn still_leased(&self, mut reply: Reply) -> Reply {
         if let Some(Answered::Received(Received { handles })) = &mut reply.answered {
-            handles.retain(|handle| self.is_live(handle));
+            handles.retain_mut(|handle| match self.live_until(handle) {
+                Some(deadline) => {
+                    handle.deadline_ms = deadline;
+                    true
+                }
+                None => false,
+            });
         }
         reply
     }
 
-    /// Whether the lease that a handle speaks of still settles something.
-    pub(crate) fn is_live(&self, handle: &Handle) -> bool {
+    /// When the lease that a handle speaks of ends; `None` where it settles nothing any more.
+    pub(crate) fn live_until(&self, handle: &Handle) -> Option<u64> {
         self.queues
             .iter()
             .filter(|queue| queue.id == Some(handle.place.queue))
             .filter_map(|queue| queue.message(handle.place.sequence))
             .filter_map(super::Message::lease)
-            .any(|lease| lease.granted_index == handle.granted_index && self.clock.lease < lease.deadline)
+            .find(|lease| lease.granted_index == handle.granted_index && self.clock.lease < lease.deadline)
+            .map(|lease| lease.deadline)
     }
 
     /// Whether a request's outcome is stored or forgotten; `None` where its session idled too long.

@@ -64,9 +64,9 @@ impl Model {
             return Ok(Err(Rejection::LeaseLost(LeaseLost { receive_count: None })));
         };
         let receive_count = message.receive_count;
-        let live = message.lease().is_some_and(|lease| {
-            lease.token.as_ref() == Some(&settle.token) && lease_now < lease.deadline
-        });
+        let live = message
+            .lease()
+            .is_some_and(|lease| lease.token.as_ref() == Some(&settle.token) && lease_now < lease.deadline);
         if !live {
             // Of a message that never left the fresh lane nobody can have had a token: nothing is said of it.
             let untouched = message.state == State::Ready(Ready { returned: None, since: message.enqueued_at })
@@ -108,12 +108,8 @@ impl Model {
                 self.outcome(then, heard)?
             }
             Verdict::Reject(Failure { code, text }) => {
-                let attempt = Attempt {
-                    class: FailureClass::Permanent,
-                    code: code.clone(),
-                    text: text.clone(),
-                    delay_ms: None,
-                };
+                let attempt =
+                    Attempt { class: FailureClass::Permanent, code: code.clone(), text: text.clone(), delay_ms: None };
                 let then = self.fail(index, sequence, attempt, heard);
                 self.outcome(then, heard)?
             }
@@ -146,21 +142,17 @@ impl Model {
         for run_out in &expire.leases {
             let Some(index) = self.queues.iter().position(|queue| queue.id == Some(run_out.queue)) else { continue };
             let lease = self.queues[index].message(run_out.sequence).and_then(Message::lease);
-            if !lease.is_some_and(|lease| {
-                lease.granted_index == run_out.granted_index && lease.deadline <= self.clock.lease
-            }) {
+            if !lease
+                .is_some_and(|lease| lease.granted_index == run_out.granted_index && lease.deadline <= self.clock.lease)
+            {
                 continue;
             }
             count += 1;
             if !lease.is_some_and(|lease| lease.purged) {
                 self.queues[index].counters.lease_expired += 1;
             }
-            let attempt = Attempt {
-                class: FailureClass::LeaseExpired,
-                code: String::new(),
-                text: String::new(),
-                delay_ms: None,
-            };
+            let attempt =
+                Attempt { class: FailureClass::LeaseExpired, code: String::new(), text: String::new(), delay_ms: None };
             self.fail(index, run_out.sequence, attempt, None);
         }
         count

@@ -216,7 +216,14 @@ impl Model {
         }
     }
 
-    pub(super) fn receive(&mut self, receive: &Receive) -> Answer {
+    pub(super) fn receive(&mut self, receive: &Receive, heard: Option<&Answered>) -> Result<Answer, String> {
+        if let [name] = receive.queues.as_slice() {
+            self.hear_queue(&Some(name.clone()), heard)?;
+        }
+        Ok(self.deliver(receive))
+    }
+
+    fn deliver(&mut self, receive: &Receive) -> Answer {
         if receive.max == 0 || receive.max > 1_000 {
             return Err(invalid("max"));
         }

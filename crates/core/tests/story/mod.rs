@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend, Failure,
-    OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle, Tick,
-    UpdateQueue, Verdict,
+    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
+    Failure, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
+    Tick, UpdateQueue, Verdict,
 };
 use ticketrail_core::{Request, RequestId};
 
@@ -47,14 +47,49 @@ pub(crate) enum Act {
     Resume(u8),
     Close(u8, bool),
     Commit(Vec<NewMessage>, Vec<Settling>, bool),
-    Receive { queue: u8, max: u32, max_bytes: u64, lease_ms: u64, worker: u8 },
+    Receive {
+        queue: u8,
+        max: u32,
+        max_bytes: u64,
+        lease_ms: u64,
+        worker: u8,
+    },
     /// The leader's own: all leases that ran out, and some that did not.
-    Expire { others: u8 },
+    Expire {
+        others: u8,
+    },
     Tick,
     OpenSession,
     RenewSession(u8),
     Init,
-    Request { session: u8, seq: Seq, acked_below: u8, act: Box<Act> },
+    Request {
+        session: u8,
+        seq: Seq,
+        acked_below: u8,
+        act: Box<Act>,
+    },
+}
+
+impl Act {
+    /// Whether it leaves a queue's keys to be swept.
+    pub(crate) fn sweeps(&self) -> bool {
+        match self {
+            Act::Delete(_) | Act::Purge(_) => true,
+            Act::Request { act, .. } => act.sweeps(),
+            Act::Create(..)
+            | Act::Update(..)
+            | Act::Pause(..)
+            | Act::Resume(_)
+            | Act::Close(..)
+            | Act::Commit(..)
+            | Act::Receive { .. }
+            | Act::Expire { .. }
+            | Act::Tick
+            | Act::OpenSession
+            | Act::RenewSession(_)
+            | Act::Init => false,
+        }
+    }
 }
 
 /// Which number a request has.
@@ -123,7 +158,8 @@ impl Memory {
             return Request::anonymous(self.command(machine, act));
         };
         let command = self.command(machine, act);
-        if self.sessions.is_empty() {
+        // Now and then of a session that never was.
+        if self.sessions.is_empty() || *session == 0 {
             let id = RequestId { session: 99, seq: 1, ..RequestId::default() };
             return Request::of(id, command);
         }
@@ -170,7 +206,7 @@ impl Memory {
                 Command::Commit(Commit {
                     queues,
                     enqueue: messages.iter().map(|message| self.enqueue(machine, message)).collect(),
-                    settle: settlings.iter().map(|settling| self.settle(machine, settling)).collect(),
+                    settle: settlings.iter().filter_map(|settling| self.settle(machine, settling)).collect(),
                     auto_create: *auto_create,
                 })
             }
@@ -211,7 +247,8 @@ impl Memory {
         }
     }
 
-    fn settle(&self, machine: &Machine, settling: &Settling) -> Settle {
+    /// A settlement; none where there is no such lease.
+    fn settle(&self, machine: &Machine, settling: &Settling) -> Option<Settle> {
         let live = |pick: u8| {
             let mut tokens: Vec<&Bytes> = Vec::new();
             for queue in &machine.model.queues {
@@ -221,15 +258,13 @@ impl Memory {
                     }
                 }
             }
-            tokens.get(pick as usize % tokens.len().max(1)).map(|token| (*token).clone()).unwrap_or_default()
+            tokens.get(pick as usize % tokens.len().max(1)).map(|token| (*token).clone())
         };
         let token = match settling.which {
-            Which::Live(pick) => live(pick),
-            Which::Any(pick) => {
-                self.tokens.get(pick as usize % self.tokens.len().max(1)).cloned().unwrap_or_default()
-            }
+            Which::Live(pick) => live(pick)?,
+            Which::Any(pick) => self.tokens.get(pick as usize % self.tokens.len().max(1))?.clone(),
             Which::Forged(pick) => {
-                let mut token = live(pick).to_vec();
+                let mut token = live(pick)?.to_vec();
                 if let Some(last) = token.last_mut() {
                     *last ^= 1;
                 }
@@ -245,18 +280,19 @@ impl Memory {
             .into(),
             Which::Malformed(length) => vec![1; length as usize % 37].into(),
         };
-        Settle { token, verdict: Some(settling.verdict.clone()) }
+        Some(Settle { token, verdict: Some(settling.verdict.clone()) })
     }
 
     fn expire(&self, machine: &Machine, others: u8) -> Expire {
         let mut leases = Vec::new();
         let now = machine.model.clock.lease;
         for (n, lease) in machine.model.leases().into_iter().enumerate() {
-            // Those that ran out, and by the bits of `others` some that did not, or under a wrong grant.
+            // Those that ran out, and by the bits of `others` some that did not, or under an older grant.
             let over = lease.deadline.0 <= now;
             let picked = others >> (n % 8) & 1 == 1;
             if over || picked {
-                let granted_index = if !over && others == 0xff { lease.granted_index + 1 } else { lease.granted_index };
+                let older = others % 8 == 7;
+                let granted_index = if older { lease.granted_index.saturating_sub(1) } else { lease.granted_index };
                 leases.push(ExpiredLease { queue: lease.queue.0, sequence: lease.sequence, granted_index });
             }
         }
@@ -275,7 +311,9 @@ pub(crate) fn turn_clock(machine: &mut Machine, clock: &ClockMove) {
     match clock {
         ClockMove::By(ms) => machine.stamp = cluster + ms,
         ClockMove::Back(ms) => machine.stamp = cluster.saturating_sub(*ms),
-        ClockMove::ToDue(ms) => machine.stamp = beside(machine.model.next_due().unwrap_or(cluster), *ms).min(cluster + 400 * 86_400_000),
+        ClockMove::ToDue(ms) => {
+            machine.stamp = beside(machine.model.next_due().unwrap_or(cluster), *ms).min(cluster + 400 * 86_400_000)
+        }
         ClockMove::ToDeadline(ms) => {
             let deadline = machine.model.leases().iter().map(|lease| lease.deadline.0).min().unwrap_or(lease);
             machine.stamp = beside(cluster + deadline.saturating_sub(lease), *ms);
@@ -298,7 +336,10 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
         proptest::option::weighted(0.4, prop_oneof![Just(1_000u64), 1_000u64..100_000]),
         proptest::option::weighted(0.3, prop_oneof![Just(1u64), 1u64..5_000]),
         proptest::option::weighted(0.3, 5_000u64..50_000),
-        proptest::option::weighted(0.3, prop_oneof![Just(String::new()), Just("graves".into()), Just("mail".into()), Just("a b".into())]),
+        proptest::option::weighted(
+            0.3,
+            prop_oneof![Just(String::new()), Just("graves".into()), Just("mail".into()), Just("a b".into())],
+        ),
     );
     (small, slow, 0u8..40).prop_map(
         |((max_depth, max_bytes, lease_ms, max_attempts), (window, base, cap, target), odd)| {
@@ -327,15 +368,16 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
 }
 
 fn message() -> impl Strategy<Value = NewMessage> {
-    let delay = prop_oneof![6 => Just(0u64), 3 => 1u64..20_000, 1 => Just(3_600_000u64), 1 => Just(366 * 86_400_000 + 1)];
-    let deliver = proptest::option::weighted(0.2, -5_000i64..20_000);
+    let delay =
+        prop_oneof![12 => Just(0u64), 6 => 1u64..20_000, 1 => Just(366 * 86_400_000 + 1), 1 => Just(3_600_000u64)];
+    let deliver = prop_oneof![
+        16 => Just(None),
+        3 => (-5_000i64..20_000).prop_map(Some),
+        1 => Just(Some(400 * 86_400_000)),
+    ];
     let size = prop_oneof![8 => 0usize..60, 1 => Just(4_097usize), 1 => 4_000usize..9_000];
-    (0u8..5, size, delay, deliver, any::<bool>()).prop_map(|(queue, size, delay_ms, deliver_in_ms, tagged)| NewMessage {
-        queue: if queue < 3 { 0 } else { queue },
-        size,
-        delay_ms,
-        deliver_in_ms,
-        tagged,
+    (pick(), size, delay, deliver, any::<bool>()).prop_map(|(queue, size, delay_ms, deliver_in_ms, tagged)| {
+        NewMessage { queue, size, delay_ms, deliver_in_ms, tagged }
     })
 }
 
@@ -366,26 +408,30 @@ fn settling() -> impl Strategy<Value = Settling> {
     (which, verdict()).prop_map(|(which, verdict)| Settling { which, verdict })
 }
 
+/// Mostly `orders` and its dead letters.
+fn pick() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0u8), 3 => Just(1u8), 1 => 2u8..5]
+}
+
 /// A request that is no wrapper.
 pub(crate) fn plain_act() -> impl Strategy<Value = Act> {
-    let pick = 0u8..5;
     prop_oneof![
-        2 => (pick.clone(), settings()).prop_map(|(queue, settings)| Act::Create(queue, settings)),
-        2 => (pick.clone(), settings()).prop_map(|(queue, settings)| Act::Update(queue, settings)),
-        1 => pick.clone().prop_map(Act::Delete),
-        1 => pick.clone().prop_map(Act::Purge),
-        1 => (pick.clone(), proptest::option::of(0u64..20_000)).prop_map(|(queue, until)| Act::Pause(queue, until)),
-        2 => pick.clone().prop_map(Act::Resume),
-        1 => (pick.clone(), proptest::bool::weighted(0.3)).prop_map(|(queue, closed)| Act::Close(queue, closed)),
-        12 => (proptest::collection::vec(message(), 0..5), proptest::collection::vec(settling(), 0..3), proptest::bool::weighted(0.9))
+        2 => (pick(), settings()).prop_map(|(queue, settings)| Act::Create(queue, settings)),
+        4 => (pick(), settings()).prop_map(|(queue, settings)| Act::Update(queue, settings)),
+        1 => pick().prop_map(Act::Delete),
+        1 => pick().prop_map(Act::Purge),
+        1 => (pick(), proptest::option::of(0u64..20_000)).prop_map(|(queue, until)| Act::Pause(queue, until)),
+        4 => pick().prop_map(Act::Resume),
+        2 => (pick(), proptest::bool::weighted(0.2)).prop_map(|(queue, closed)| Act::Close(queue, closed)),
+        16 => (proptest::collection::vec(message(), 0..5), proptest::collection::vec(settling(), 0..3), proptest::bool::weighted(0.9))
             .prop_map(|(messages, settlings, auto)| Act::Commit(messages, settlings, auto)),
-        10 => (proptest::collection::vec(settling(), 1..5))
+        24 => (proptest::collection::vec(settling(), 1..5))
             .prop_map(|settlings| Act::Commit(Vec::new(), settlings, false)),
-        14 => (
-            prop_oneof![3 => Just(0u8), 2 => pick],
-            prop_oneof![8 => 1u32..6, 1 => Just(0u32), 1 => Just(1_000u32), 1 => Just(1_001u32)],
+        30 => (
+            pick(),
+            prop_oneof![30 => 1u32..6, 1 => Just(0u32), 2 => Just(1_000u32), 1 => Just(1_001u32)],
             prop_oneof![4 => Just(0u64), 1 => 1u64..200],
-            prop_oneof![4 => Just(0u64), 2 => 1_000u64..20_000, 1 => Just(999u64)],
+            prop_oneof![12 => Just(0u64), 10 => 1_000u64..20_000, 1 => Just(999u64)],
             0u8..3,
         ).prop_map(|(queue, max, max_bytes, lease_ms, worker)| Act::Receive { queue, max, max_bytes, lease_ms, worker }),
         8 => any::<u8>().prop_map(|others| Act::Expire { others }),
@@ -402,8 +448,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Seq::Zero),
     ];
     prop_oneof![
-        5 => plain_act(),
-        3 => (any::<u8>(), seq, prop_oneof![4 => 4u8..20, 1 => 0u8..4], plain_act())
+        30 => plain_act(),
+        12 => (any::<u8>(), seq, prop_oneof![4 => 4u8..20, 1 => 0u8..4], plain_act())
             .prop_map(|(session, seq, acked_below, act)| Act::Request { session, seq, acked_below, act: Box::new(act) }),
         1 => Just(Act::Init),
     ]
@@ -423,14 +469,21 @@ fn clock_move() -> impl Strategy<Value = ClockMove> {
 
 /// Timers fire in entries of their own, as do batches; so does an expiry, whose jitter is heard only after its entry.
 pub(crate) fn scene() -> impl Strategy<Value = Scene> {
-    let acts = prop_oneof![
-        2 => Just(vec![Act::Tick]),
-        8 => proptest::collection::vec(act(), 1..5),
-    ];
-    (clock_move(), acts).prop_map(|(clock, acts)| Scene { clock, acts })
+    let acts = proptest::collection::vec(act(), 1..6);
+    prop_oneof![
+        1 => clock_move().prop_map(|clock| Scene { clock, acts: vec![Act::Tick] }),
+        4 => (-1i64..2).prop_map(|ms| Scene { clock: ClockMove::ToDue(ms), acts: vec![Act::Tick] }),
+        4 => ((-1i64..2), any::<u8>())
+            .prop_map(|(ms, others)| Scene { clock: ClockMove::ToDeadline(ms), acts: vec![Act::Expire { others }] }),
+        14 => (clock_move(), acts).prop_map(|(clock, acts)| Scene { clock, acts }),
+    ]
 }
 
 /// A whole story.
 pub(crate) fn story(scenes: usize) -> impl Strategy<Value = Vec<Scene>> {
-    proptest::collection::vec(scene(), 1..scenes)
+    proptest::collection::vec(scene(), 1..scenes).prop_map(|mut scenes| {
+        let acts = vec![Act::OpenSession, Act::Create(0, QueueSettings::default())];
+        scenes.insert(0, Scene { clock: ClockMove::By(0), acts });
+        scenes
+    })
 }

@@ -1,6 +1,6 @@
 //! Runs the commands of a golden script and writes down the answers.
 //!
-//! Messages are named `m1`, `m2`, ... in order of their enqueue, leases `m1` (the latest) or `m1#2` (the second),
+//! Messages are named `m1`, `m2`, ... in order of their enqueue, leases `m1` (the latest) or `m1@2` (the second),
 //! sessions `s1`, `s2`, .... Times are written from the morning on which each script begins: `+1.5s`.
 
 mod say;
@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use goldenscript::{ArgumentConsumer, Context};
 use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend, Failure,
-    InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
-    Tick, UpdateQueue, Verdict,
+    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
+    Failure, InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry,
+    Settle, Tick, UpdateQueue, Verdict,
 };
 use ticketrail_core::query::MessageState;
 use ticketrail_core::{Answer, MessageId, Query, Request, RequestId};
@@ -89,6 +89,7 @@ impl Clerk {
                 self.propose(vec![Request::anonymous(Command::Tick(Tick {}))])
             }
             "clock" => self.clock(),
+            "fill" => self.fill(args),
             "batch" => {
                 self.batch = Some(Vec::new());
                 Ok(String::new())
@@ -96,10 +97,6 @@ impl Clerk {
             "apply" => {
                 let requests = self.batch.take().ok_or("apply without a batch")?;
                 self.propose(requests)
-            }
-            "expire" if args.next_pos().is_none() => {
-                let leases = self.run_out()?;
-                self.propose(vec![Request::anonymous(Command::Expire(Expire { leases }))])
             }
             "peek" => self.peek(args),
             "get" => {
@@ -158,6 +155,28 @@ impl Clerk {
         }
     }
 
+    /// Many small requests of one session, each an enqueue.
+    fn fill(&mut self, args: &mut ArgumentConsumer<'_>) -> Said {
+        let session = self.session(need(args, "a session")?)?;
+        let first: u64 = need(args, "the first number")?.parse()?;
+        let count: u64 = need(args, "how many")?.parse()?;
+        let queue = queue(need(args, "a queue")?);
+        let mut done = 0;
+        let seqs: Vec<u64> = (first..first + count).collect();
+        for chunk in seqs.chunks(200) {
+            let mut requests = Vec::new();
+            for seq in chunk {
+                let message = Some(Content::default());
+                let enqueue = vec![Enqueue { message, ..Enqueue::default() }];
+                let commit = Commit { queues: vec![queue.clone()], enqueue, ..Commit::default() };
+                let id = RequestId { session, seq: *seq, ..RequestId::default() };
+                requests.push(Request::of(id, Command::Commit(commit)));
+            }
+            done += self.machine.propose(requests)?.iter().flatten().count();
+        }
+        Ok(format!("{done} of {count} done"))
+    }
+
     fn propose(&mut self, requests: Vec<Request>) -> Said {
         let (replies, deliveries) = self.machine.propose_seen(requests)?;
         for reply in replies.iter().flatten() {
@@ -183,7 +202,7 @@ impl Clerk {
             return Ok(Request::anonymous(self.command(name, args)?));
         }
         let session = match need(args, "a session")? {
-            "s?" => 4_711,
+            "s0" => 4_711,
             name => self.session(name)?,
         };
         let seq = need(args, "a request number")?.parse()?;
@@ -231,7 +250,10 @@ impl Clerk {
                 lease_ms: args.take_key("lease").map_or(Ok(0), millis)?,
                 worker: args.take_key("worker").unwrap_or_default().into(),
             }),
-            "expire" => Command::Expire(Expire { leases: self.named_leases(args)? }),
+            "expire" => {
+                let named = self.named_leases(args)?;
+                Command::Expire(Expire { leases: if named.is_empty() { self.run_out()? } else { named } })
+            }
             "ack" | "retry" | "reject" | "release" | "extend" => self.settle(name, args)?,
             _ => return Err(format!("no command {name:?}").into()),
         })
@@ -253,7 +275,7 @@ impl Clerk {
         let many_tags: usize = args.take_key("tags").unwrap_or("0").parse()?;
         content.tags = (0..many_tags).map(|n| (format!("tag{n}"), String::new())).collect();
         if let Some(tag) = args.take_key("shop") {
-            content.tags.insert("shop".into(), tag.into());
+            content.tags.insert("shop".into(), repeated(tag));
         }
         let header: usize = args.take_key("header").unwrap_or("0").parse()?;
         if header > 0 {
@@ -296,13 +318,13 @@ impl Clerk {
         Ok(Command::Commit(Commit { settle, ..Commit::default() }))
     }
 
-    /// `m1`: its latest lease; `m1#2`: its second; `m1!`: its latest, forged; `garbage`: no token at all.
+    /// `m1`: its latest lease; `m1@2`: its second; `m1@forged`: its latest, forged; `garbage`: no token at all.
     fn token(&self, name: &str) -> Result<Bytes, Box<dyn Error>> {
         if name == "garbage" {
             return Ok(Bytes::from_static(b"garbage"));
         }
-        let (name, forged) = name.strip_suffix('!').map_or((name, false), |name| (name, true));
-        let (name, number) = match name.split_once('#') {
+        let (name, forged) = name.strip_suffix("@forged").map_or((name, false), |name| (name, true));
+        let (name, number) = match name.split_once('@') {
             Some((name, number)) => (name, Some(number.parse::<usize>()?)),
             None => (name, None),
         };
@@ -401,9 +423,17 @@ fn need<'a>(args: &mut ArgumentConsumer<'a>, what: &str) -> Result<&'a str, Box<
 }
 
 fn queue(name: &str) -> QueueRef {
-    match name.split_once("::") {
-        Some((namespace, name)) => QueueRef { namespace: namespace.into(), name: name.into() },
-        None => QueueRef { namespace: "default".into(), name: name.into() },
+    match name.split_once('@') {
+        Some((namespace, name)) => QueueRef { namespace: repeated(namespace), name: repeated(name) },
+        None => QueueRef { namespace: "default".into(), name: repeated(name) },
+    }
+}
+
+/// `x*197` is a long text.
+fn repeated(text: &str) -> String {
+    match text.split_once('*') {
+        Some((text, times)) => text.repeat(times.parse().unwrap_or(1)),
+        None => text.into(),
     }
 }
 

@@ -44,11 +44,7 @@ impl Clerk {
         }
     }
 
-    pub(super) fn say_reply(
-        &self,
-        reply: &Result<Reply, Rejection>,
-        deliveries: &mut IntoIter<Delivery>,
-    ) -> String {
+    pub(super) fn say_reply(&self, reply: &Result<Reply, Rejection>, deliveries: &mut IntoIter<Delivery>) -> String {
         let reply = match reply {
             Ok(reply) => reply,
             Err(rejection) => return format!("refused: {}\n", self.say_rejection(rejection)),
@@ -124,7 +120,8 @@ impl Clerk {
     }
 
     fn say_refused(&self, rejected: &RejectionRecord) -> String {
-        let said = rejected.rejection.as_ref().map_or("for no reason".into(), |rejection| self.say_rejection(rejection));
+        let said =
+            rejected.rejection.as_ref().map_or("for no reason".into(), |rejection| self.say_rejection(rejection));
         format!("refused: {said}\n")
     }
 
@@ -219,7 +216,7 @@ impl Clerk {
             }
         }
         for (name, value) in &info.content.tags {
-            let _ = writeln!(said, "tag {name}={value}");
+            let _ = writeln!(said, "tag {name}={}", shortened(value));
         }
         for failure in &info.history {
             let class = match failure.class {
@@ -252,10 +249,8 @@ impl Clerk {
         let Some(info) = found else { return Ok("no such queue".into()) };
         let stats = info.stats;
         crate::harness::conserved(&stats)?;
-        let mut said = format!(
-            "ready {} delayed {} leased {} bytes {}",
-            stats.ready, stats.delayed, stats.leased, stats.bytes
-        );
+        let mut said =
+            format!("ready {} delayed {} leased {} bytes {}", stats.ready, stats.delayed, stats.leased, stats.bytes);
         if let Some(oldest) = stats.oldest_ready_at {
             let _ = write!(said, " oldest ready since {}", at(oldest.0));
         }
@@ -377,14 +372,20 @@ fn named(queue: &QueueNamed) -> String {
 }
 
 fn short(queue: &QueueRef) -> String {
-    if queue.namespace == "default" { queue.name.clone() } else { format!("{}::{}", queue.namespace, queue.name) }
+    if queue.namespace == "default" { queue.name.clone() } else { format!("{}@{}", queue.namespace, queue.name) }
 }
 
 fn body(bytes: &[u8]) -> String {
-    format!("{:?}", shortened(&String::from_utf8_lossy(bytes)))
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= 40 { format!("{text:?}") } else { format!("{:?}", cut(&text)) }
 }
 
 /// Long texts by their beginning and length.
 fn shortened(text: &str) -> String {
-    if text.len() <= 160 { text.to_owned() } else { format!("{}... ({} bytes)", &text[..20], text.len()) }
+    if text.len() <= 160 { text.to_owned() } else { cut(text) }
+}
+
+fn cut(text: &str) -> String {
+    let beginning: String = text.chars().take(20).collect();
+    format!("{beginning}... ({} bytes)", text.len())
 }

@@ -5,7 +5,7 @@ mod log;
 mod machine;
 mod network;
 mod snapshot;
-#[cfg(any())]
+#[cfg(test)]
 mod suite;
 mod types;
 

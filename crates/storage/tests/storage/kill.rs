@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ticketrail_core::{View, WriteSet};
-use ticketrail_storage::log::{LeaderId, RaftLog, Vote};
+use ticketrail_core::WriteSet;
+use ticketrail_storage::log::{LeaderId, Vote};
 use ticketrail_storage::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
 
@@ -117,12 +117,17 @@ fn kill_after(mut child: std::process::Child, word: &str, lines: u64) -> Option<
     last
 }
 
+/// How often to kill: `TICKETRAIL_TEST_KILLS` for a longer run by hand.
+fn kills(default: u64) -> u64 {
+    std::env::var("TICKETRAIL_TEST_KILLS").map_or(default, |kills| kills.parse().unwrap())
+}
+
 #[test]
 fn the_log_survives_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let mut start = 0;
     let mut dice = Dice(7);
-    for round in 0..15 {
+    for round in 0..kills(15) {
         let child = spawn("kill::child_that_writes_a_log", LOG_DIR, dir.path(), start);
         let durable = kill_after(child, "done ", 1 + dice.roll(60)).unwrap();
         let log = RocksLog::open(log_options(dir.path())).unwrap();
@@ -140,6 +145,7 @@ fn the_log_survives_kill_9() {
         start = number;
     }
     assert!(start > 100, "{start} operations");
+    println!("{start} operations");
 }
 
 fn state_options(dir: &Path) -> StateOptions {
@@ -192,7 +198,7 @@ fn the_state_survives_kill_9() {
     let mut dice = Dice(11);
     let mut model = ticketrail_core::MemView::new();
     let mut next = 0;
-    for round in 0..12 {
+    for round in 0..kills(12) {
         let child = spawn("kill::child_that_writes_a_state", STATE_DIR, dir.path(), 0);
         let durable = kill_after(child, "flushed ", 1 + dice.roll(12)).unwrap();
         let state = RocksState::open(state_options(dir.path())).unwrap();
