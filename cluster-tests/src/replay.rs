@@ -1,9 +1,13 @@
 //! Replays a stopped node's log from its first entry and compares the result with the state on its disk: what was
 //! applied twice, not at all, or in another order gives another hash of writes.
 
+use std::path::Path;
+
 use anyhow::{Context, bail, ensure};
 use ticketrail_core::query::Clock;
 use ticketrail_core::{Answer, Entry, GroupId, LogPosition, MemView, Query, View, answer, apply, invariants};
+use ticketrail_storage::dir::DataDir;
+use ticketrail_storage::disk::DiskOptions;
 use ticketrail_storage::log::{Payload, RaftLog};
 use ticketrail_storage::state::StateStore;
 
@@ -25,6 +29,13 @@ fn clock(view: &dyn View) -> anyhow::Result<Clock> {
         Answer::Clock(clock) => Ok(clock),
         other => bail!("expected a clock, but got {other:?}"),
     }
+}
+
+/// Checks the data directory of a stopped node.
+pub fn check_dir(data_dir: &Path) -> anyhow::Result<Replay> {
+    let none = DiskOptions { low: 0, critical: 0, slack: 0, ballast: 0 };
+    let store = DataDir::open(data_dir)?.open_store(none)?;
+    check(&*store.log, &*store.state)
 }
 
 /// Replays `log`, which must hold all entries from the first on, up to where `state` stands, and compares.

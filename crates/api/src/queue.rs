@@ -8,8 +8,8 @@ use ticketrail_core::reply::{Committed, EnqueueResult, SettleResult};
 use ticketrail_core::{Answer, Answered, Command, Query, limits};
 use ticketrail_node::Handle;
 use ticketrail_node::call::{Deliveries, ReceiveCall};
-use ticketrail_proto::v1;
 use ticketrail_proto::v1::queue_service_server::QueueService;
+use ticketrail_proto::{reason, v1};
 use tonic::{Request, Response, Status};
 
 use crate::Settings;
@@ -61,9 +61,19 @@ impl QueueService for QueueApi {
         let v1::EnqueueRequest { request_id, namespace, queue, messages } = request.into_inner();
         let command = message::enqueue(&self.settings, namespace, queue, messages)?;
         let asked = command.enqueue.len();
-        let (commit, committed) = self.commit(command, request_id, timeout).await?;
-        let results = each(asked, &committed.enqueued, |result: &EnqueueResult| message::enqueue_result(result))?;
-        Ok(Response::new(v1::EnqueueResponse { commit: Some(commit), results }))
+        let response = match self.commit(command, request_id, timeout).await {
+            Ok((commit, committed)) => v1::EnqueueResponse {
+                commit: Some(commit),
+                results: each(asked, &committed.enqueued, |result: &EnqueueResult| message::enqueue_result(result))?,
+            },
+            // The leader refuses without a log entry where nothing fits; to the caller it is the same refusal.
+            Err(refusal) if refusal.reason == reason::FULL => {
+                let error = v1::enqueue_result::Outcome::Error(refusal.into_item());
+                v1::EnqueueResponse { commit: None, results: vec![v1::EnqueueResult { outcome: Some(error) }; asked] }
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        Ok(Response::new(response))
     }
 
     async fn receive(&self, request: Request<v1::ReceiveRequest>) -> Result<Response<v1::ReceiveResponse>, Status> {

@@ -118,6 +118,12 @@ impl Inner {
         }
     }
 
+    /// Opens a session unless one is open. A number is taken for it and never sent.
+    pub(crate) async fn ensure_session(&self) -> Result<(), Error> {
+        let mut attempts = Attempts::begin(self.policy(), false, Duration::ZERO);
+        self.ticket(&mut attempts).await.map(drop)
+    }
+
     /// A number for a request, of a session opened for it where needed.
     async fn ticket(&self, attempts: &mut Attempts) -> Result<Ticket, Error> {
         loop {

@@ -121,6 +121,14 @@ impl Client {
         queue::get(self, message_id).await
     }
 
+    /// Connects and opens a session now, where the first change would do that by itself and take longer for it.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn warm_up(&self) -> Result<(), Error> {
+        self.changing().ensure_session().await
+    }
+
     /// The parts for a change; the first one starts the renewal of sessions.
     pub(crate) fn changing(&self) -> &Inner {
         let mut renewer = self.inner.renewer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,7 @@ pub use receive::{Delivery, ReceiveCall, Received};
 pub use retry::RetryPolicy;
 pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};
-/// The channel that [`ClientBuilder::channel`] takes.
-pub use tonic::transport::Channel;
 /// The status code in a [`Refusal`].
 pub use tonic::Code;
+/// The channel that [`ClientBuilder::channel`] takes.
+pub use tonic::transport::Channel;

@@ -90,6 +90,8 @@ pub enum Settled {
     },
     /// Ready again.
     Readied(Position),
+    /// The queue was purged while it was leased: the message is gone.
+    Purged(Position),
 }
 
 impl Settled {
@@ -99,7 +101,8 @@ impl Settled {
             Settled::Acked(position)
             | Settled::DeadLettered(position)
             | Settled::Delayed { position, .. }
-            | Settled::Readied(position) => position,
+            | Settled::Readied(position)
+            | Settled::Purged(position) => position,
         }
     }
 
@@ -110,6 +113,7 @@ impl Settled {
             Settled::DeadLettered(_) => "dead_lettered",
             Settled::Delayed { .. } => "delayed",
             Settled::Readied(_) => "ready",
+            Settled::Purged(_) => "purged",
         }
     }
 }
@@ -154,6 +158,7 @@ fn item(result: v1::SettleResult, position: Position) -> Result<Result<Settled, 
         Some(Outcome::DeadLettered(_)) => Settled::DeadLettered(position),
         Some(Outcome::Delayed(delayed)) => Settled::Delayed { due_at: wire::some_time(delayed.due_at), position },
         Some(Outcome::Readied(v1::Readied {})) => Settled::Readied(position),
+        Some(Outcome::Purged(v1::Purged {})) => Settled::Purged(position),
         Some(Outcome::Error(error)) => return Ok(Err(Refusal::from_item(error))),
         None => return Err(no_outcome()),
     }))

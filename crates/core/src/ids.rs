@@ -83,11 +83,11 @@ impl fmt::Display for MessageId {
 
 /// A text that is no message id or no lease token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected {expected}, but got {got:?}")]
+#[error("expected {expected}, but got {got}")]
 pub struct IdError {
     /// What was expected.
     pub expected: &'static str,
-    /// What came, cut to 64 bytes.
+    /// What came: a text in quotes, cut to 64 characters, or how many bytes.
     pub got: String,
 }
 
@@ -115,7 +115,7 @@ impl FromStr for MessageId {
         };
         parse().ok_or_else(|| IdError {
             expected: "a message id such as 1.17.m4.1043",
-            got: text.chars().take(64).collect(),
+            got: format!("{:?}", text.chars().take(64).collect::<String>()),
         })
     }
 }

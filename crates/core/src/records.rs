@@ -377,4 +377,7 @@ pub(crate) struct SweepRecord {
     /// The last key looked at.
     #[prost(bytes = "bytes", tag = "4")]
     pub cursor: Bytes,
+    /// Messages from this sequence on.
+    #[prost(uint64, tag = "5")]
+    pub from: u64,
 }

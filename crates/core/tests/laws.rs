@@ -2,6 +2,7 @@
 //! entry, the log replayed gives the same state, a batch is its requests one by one, a refusal leaves no trace, and no
 //! message stays overdue. `TICKETRAIL_CASES` raises the number of stories.
 
+mod graveyard;
 mod harness;
 mod model;
 mod story;
@@ -56,7 +57,7 @@ fn told(whole: &[Scene]) -> Result<(Machine, Memory), String> {
 }
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(800))]
 
     /// Every reply is explained by the naive model, and so is every figure after every entry; nothing overdue is left;
     /// the log gives the state again.
@@ -197,7 +198,7 @@ fn without(view: &MemView, keys: &[bytes::Bytes]) -> Vec<(bytes::Bytes, bytes::B
 }
 
 proptest! {
-    #![proptest_config(cases(120))]
+    #![proptest_config(cases(400))]
 
     /// A request that is refused leaves no trace: the writes are those of the entry without it, clocks and digest aside.
     #[test]
@@ -259,6 +260,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// No scan of `apply` walks the same dead key again and again: every lane and the timers have a head that only moves
+    /// forward. Only the sweep after a purge or a delete walks a queue from its beginning, so there is none here.
+    #[test]
+    fn a_dead_key_is_walked_at_most_once(mut whole in story(60)) {
+        for scene in &mut whole {
+            scene.acts.retain(|act| !act.sweeps());
+        }
+        let (machine, _) = told(&whole).map_err(TestCaseError::fail)?;
+        let mut graveyard = graveyard::Graveyard::default();
+        for (at, entry) in &machine.log {
+            let outcome = apply(&graveyard, *at, entry).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+            graveyard.commit(&outcome);
+        }
+        prop_assert_eq!(graveyard.walked_more_than(1), None);
+    }
+}
+
 /// A reply without where it happened.
 fn shape(reply: &Result<Reply, Rejection>) -> Result<Option<Answered>, Rejection> {
     let mut reply = reply.clone()?;
@@ -310,6 +331,65 @@ fn receives(queue: &str, max: u32) -> Request {
     use ticketrail_core::command::{QueueRef, Receive};
     let queues = vec![QueueRef { namespace: "default".into(), name: queue.into() }];
     Request::anonymous(Command::Receive(Receive { queues, max, ..Receive::default() }))
+}
+
+/// The jitter fills its range: the n-th failure waits anything between nothing and the ceiling, evenly.
+#[test]
+fn backoff_is_spread_over_its_whole_range() -> Result<(), String> {
+    use ticketrail_core::command::{Commit, Expire, ExpiredLease, Retry, Settle, Verdict};
+    const MESSAGES: u32 = 500;
+    let mut machine = Machine::new()?;
+    machine.propose(vec![enqueues("orders", MESSAGES as usize, 0)])?;
+    // Failures 1 and 2 by the worker, 3 and 4 by expiry: the first in a row is ready at once.
+    for (failure, ceiling_ms) in [(1, 2_000), (2, 4_000), (3, 0), (4, 16_000)] {
+        let (_, deliveries) = machine.propose_seen(vec![receives("orders", MESSAGES)])?;
+        equal("deliveries", &(MESSAGES as usize), &deliveries.len())?;
+        if failure <= 2 {
+            let settle = deliveries
+                .into_iter()
+                .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Retry(Retry::default())) })
+                .collect();
+            machine.propose(vec![Request::anonymous(Command::Commit(Commit { settle, ..Commit::default() }))])?;
+        } else {
+            for _ in 0..6 {
+                machine.stamp += 10_000;
+                machine.propose(vec![Request::anonymous(Command::Tick(Tick {}))])?;
+            }
+            let run_out = |lease: ticketrail_core::query::LeaseInfo| ExpiredLease {
+                queue: lease.queue.0,
+                sequence: lease.sequence,
+                granted_index: lease.granted_index,
+            };
+            let leases = machine.model.leases().into_iter().map(run_out).collect();
+            machine.propose(vec![Request::anonymous(Command::Expire(Expire { leases }))])?;
+        }
+        let now = machine.model.clock.cluster;
+        let waits: Vec<u64> = machine.model.queues[0]
+            .messages
+            .iter()
+            .map(|message| match message.state {
+                model::State::Delayed(model::Due::At(due)) => due - now,
+                model::State::Delayed(model::Due::Between { .. })
+                | model::State::Ready(_)
+                | model::State::Leased(_) => 0,
+            })
+            .collect();
+        // A hundred each in fifths of the range, give or take a third.
+        for fifth in 0..5 {
+            let (low, high) = (ceiling_ms * fifth / 5, ceiling_ms * (fifth + 1) / 5);
+            let within = waits.iter().filter(|wait| (low..=high).contains(*wait)).count();
+            if ceiling_ms > 0 && !(67..=133).contains(&within) {
+                return Err(format!("after failure {failure}, {within} of {MESSAGES} wait {low} to {high} ms"));
+            }
+        }
+        if ceiling_ms == 0 && waits.iter().any(|wait| *wait > 0) {
+            return Err("a first expiry waits".into());
+        }
+        machine.term += 1;
+        machine.stamp = now + 60_000;
+        tick_until_quiet(&mut machine)?;
+    }
+    Ok(())
 }
 
 /// A burst is worked off in bounded ticks that follow each other; none is forgotten, none is early.

@@ -63,8 +63,7 @@ pub(crate) struct Hold {
 
 /// What the enqueues of a commit load on each of its queues.
 pub(crate) fn loads(commit: &Commit) -> Vec<(QueueRef, Load)> {
-    let mut loads: Vec<(QueueRef, Load)> =
-        commit.queues.iter().map(|queue| (queue.clone(), Load::default())).collect();
+    let mut loads: Vec<(QueueRef, Load)> = commit.queues.iter().map(|queue| (queue.clone(), Load::default())).collect();
     for part in &commit.enqueue {
         let at = usize::try_from(part.queue).unwrap_or(usize::MAX);
         let Some((_, load)) = loads.get_mut(at) else { continue };

@@ -55,9 +55,7 @@ impl Shared {
             if led {
                 match self.consensus.read_index().await {
                     Ok(()) => return Ok(()),
-                    Err(ReadRefused::NotLeader { leader: leader @ Some(_) })
-                        if leader != Some(self.config.node_id) =>
-                    {
+                    Err(ReadRefused::NotLeader { leader: leader @ Some(_) }) if leader != Some(self.config.node_id) => {
                         return Err(CallError::Unavailable(Unavailable::NotLeader { leader }));
                     }
                     Err(ReadRefused::Stopped) => return Err(self.unknown()),

@@ -47,8 +47,7 @@ impl Shared {
                 }
             };
             let (asked, waiting) = asked();
-            let parked =
-                Parked { receive: call.receive.clone(), id: identity, auto_create: call.auto_create, asked };
+            let parked = Parked { receive: call.receive.clone(), id: identity, auto_create: call.auto_create, asked };
             let ticket = self.waiters.park(parked, arrival).map_err(|why| match why {
                 NotParked::Full => CallError::Overloaded { queued_bytes: self.queue.bytes() },
                 NotParked::Closed(why) => CallError::Unavailable(why),

@@ -201,8 +201,7 @@ impl Waiters {
             return;
         }
         let mut inner = self.inner.lock();
-        let waited_for: Vec<QueueRef> =
-            queues.into_iter().filter(|queue| inner.queues.contains_key(queue)).collect();
+        let waited_for: Vec<QueueRef> = queues.into_iter().filter(|queue| inner.queues.contains_key(queue)).collect();
         if waited_for.is_empty() {
             return;
         }

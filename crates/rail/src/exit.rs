@@ -29,6 +29,7 @@ pub(crate) enum Exit {
     /// A bound, a quota or the disk is full; nothing happened.
     Exhausted,
     /// Stopped from the keyboard.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only what starts children cleans up after Ctrl-C"))]
     Interrupted,
 }
 
@@ -150,7 +151,9 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
     let queue = refusal.metadata.get("queue").map_or("QUEUE", String::as_str);
     let next = match &refusal.reason {
         Reason::Invalid => "mend that value; limits stand in `rail help` and docs/reference".to_owned(),
-        Reason::QueueNotFound => "see what is there with `rail queue ls`, or make it with `rail queue create`".to_owned(),
+        Reason::QueueNotFound => {
+            "see what is there with `rail queue ls`, or make it with `rail queue create`".to_owned()
+        }
         Reason::MessageNotFound => "it is finished, or never was in this namespace; see `rail msg peek`".to_owned(),
         Reason::QueueExists => format!("change it with `rail queue update {queue}`, or see `rail queue show {queue}`"),
         Reason::QueueClosed => format!("admit messages again with `rail queue reopen {queue}`"),

@@ -1,2 +1,31 @@
-//! Placeholder.
-fn main() {}
+//! `rail`: Ticketrail's server and operator tool in one program. A map of the house:
+//!
+//! - [`commands`]: a file for each noun; [`cli`]: the tree that clap reads;
+//! - `demo`: `rail demo`; `child`: processes that it and `rail bench --serve` start;
+//! - [`exit`]: exit codes and errors with a way out; [`output`] and [`view`]: what is printed; [`parse`], [`connect`]:
+//!   what is read.
+
+#[cfg(feature = "server")]
+mod child;
+mod cli;
+mod clock;
+mod commands;
+mod connect;
+#[cfg(feature = "server")]
+mod demo;
+mod exit;
+mod output;
+mod parse;
+mod view;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::say(&failure);
+            failure.exit.into()
+        }
+    }
+}

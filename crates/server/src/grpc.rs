@@ -34,10 +34,7 @@ pub(crate) async fn router(config: &Config, handle: Handle) -> anyhow::Result<(R
         max_body_bytes: usize::try_from(config.max_body_bytes.0).unwrap_or(usize::MAX),
     };
     let (dir, low) = (config.data_dir.clone(), config.disk_low_bytes.0);
-    let about = About {
-        version: env!("CARGO_PKG_VERSION"),
-        disk: Arc::new(move || storage::figures(&dir, low)),
-    };
+    let about = About { version: env!("CARGO_PKG_VERSION"), disk: Arc::new(move || storage::figures(&dir, low)) };
     let queues = QueueServiceServer::new(QueueApi::new(handle.clone(), settings))
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);

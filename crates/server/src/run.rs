@@ -110,12 +110,7 @@ async fn serve(
 }
 
 /// Waits until the node serves, and says so.
-async fn announce(
-    config: &Config,
-    handle: &Handle,
-    address: SocketAddr,
-    ready: &ReadyFile,
-) -> anyhow::Result<()> {
+async fn announce(config: &Config, handle: &Handle, address: SocketAddr, ready: &ReadyFile) -> anyhow::Result<()> {
     handle.serving().await;
     let status = handle.status();
     if status.serving {
@@ -171,7 +166,9 @@ async fn stop(node: Node, serving: Serving) -> anyhow::Result<()> {
     health.stop().await;
     let stopped = match timeout(NODE_STOP, node.shutdown()).await {
         Ok(stopped) => stopped.map_err(anyhow::Error::new),
-        Err(_) => Err(anyhow!("expected the node to stop within {NODE_STOP:?}, but it has not; the next start replays the log")),
+        Err(_) => Err(anyhow!(
+            "expected the node to stop within {NODE_STOP:?}, but it has not; the next start replays the log"
+        )),
     };
     // Nobody listens where the server has ended.
     let _ = hang_up.send(());

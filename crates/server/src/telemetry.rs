@@ -20,7 +20,7 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
 }
 
 /// Sends log lines to stderr as `config` says. To be called once in a process, before [`crate::run`].
-pub fn init(config: &Config) -> anyhow::Result<()> {
+pub(crate) fn init(config: &Config) -> anyhow::Result<()> {
     let filter = filter(&config.log_level).map_err(anyhow::Error::msg)?;
     let terminal = std::io::stderr().is_terminal();
     let json = match config.log_format {
@@ -40,7 +40,7 @@ pub fn init(config: &Config) -> anyhow::Result<()> {
 
 /// Makes a panic in any thread end the process, after its message and a log line: a replica that has lost a task must not
 /// go on half alive.
-pub fn abort_on_panic() {
+pub(crate) fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         print(info);

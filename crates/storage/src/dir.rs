@@ -19,7 +19,9 @@ use crate::error::{OpenError, TREAT_AS_LOST};
 use crate::files;
 use crate::identity::Identity;
 use crate::lock::DirLock;
+use crate::log::{LogId, LogState, RaftLog};
 use crate::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
+use crate::state::{Applied, StateStore};
 
 /// A data directory of which this process is the only user.
 #[derive(Debug)]
@@ -112,7 +114,24 @@ impl DataDir {
         files::create_dir(&sm).map_err(|error| OpenError::io("create", &sm, &error))?;
         let group = GroupId::QUEUES;
         let state = RocksState::open(StateOptions::new(sm.join(group.0.to_string()), group))?;
+        self.require_one_history(&log.state(group), &state.applied())?;
         Ok(Store { log: Arc::new(log), state: Arc::new(state), disk, dir: self })
+    }
+
+    /// Refuses a log and a state that cannot be of one history, because one of them was lost or replaced.
+    fn require_one_history(&self, log: &LogState, applied: &Applied) -> Result<(), OpenError> {
+        let index = |id: Option<LogId>| id.map_or("nothing".to_string(), |id| format!("entry {}", id.index));
+        if applied.last.map(|last| last.index) < log.purged.map(|purged| purged.index) {
+            let reason =
+                format!("it is at {}, and the raft log was purged up to {}", index(applied.last), index(log.purged));
+            return Err(OpenError::corrupt(&self.sm(), reason, TREAT_AS_LOST));
+        }
+        // A node votes, or follows a vote, before it applies anything.
+        if applied.last.is_some() && log.vote.is_none() {
+            let reason = format!("it knows of no vote, and the applied state is at {}", index(applied.last));
+            return Err(OpenError::corrupt(&self.raft(), reason, TREAT_AS_LOST));
+        }
+        Ok(())
     }
 
     fn watermark(&self) -> PathBuf {

@@ -21,6 +21,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Makes every file in `dir` (not below it) and its names durable.
+#[cfg(feature = "rocksdb")]
 pub(crate) fn sync_all_in(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -32,6 +33,7 @@ pub(crate) fn sync_all_in(dir: &Path) -> io::Result<()> {
 }
 
 /// Creates `dir` and what is missing above it, durably.
+#[cfg(feature = "rocksdb")]
 pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = dir;
@@ -47,6 +49,7 @@ pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Removes `dir` and all below it, if it is there.
+#[cfg(feature = "rocksdb")]
 pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -93,6 +93,14 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Whose a log is: all but the incarnation, which may change.
+    #[cfg(feature = "rocksdb")]
+    pub(crate) fn owner(&self) -> String {
+        format!("node {} of cluster {}", self.node, self.cluster)
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {} (incarnation {}) of cluster {}", self.node, self.incarnation, self.cluster)

@@ -50,6 +50,7 @@ pub fn read(path: &Path) -> Result<Option<Watermarks>, OpenError> {
 }
 
 /// The error of a file that should be there and is not.
+#[cfg(feature = "rocksdb")]
 pub(crate) fn missing(path: &Path) -> OpenError {
     OpenError::corrupt(path, "it is missing beside a raft log", KIND.way_out)
 }

@@ -33,6 +33,8 @@ pub(crate) fn status(status: NodeStatus, about: &About, clock: Option<&Clock>) -
         committed_index: status.committed_index.unwrap_or(0),
         flushed_index: status.flushed_index.unwrap_or(0),
         broken: status.broken.unwrap_or_default(),
+        parked_receives: status.parked_receives as u64,
+        queued_bytes: status.queued_bytes as u64,
     }
 }
 

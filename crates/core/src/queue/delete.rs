@@ -3,6 +3,7 @@
 use super::{find, sweep};
 use crate::command::DeleteQueue;
 use crate::keys::Timer;
+use crate::records::SweepRecord;
 use crate::reply::{Answered, Fault, Rejection, Removed};
 use crate::txn::Txn;
 
@@ -20,6 +21,7 @@ pub(crate) fn run(txn: &mut Txn<'_>, command: &DeleteQueue) -> Result<Result<Ans
     txn.set_name(&config.name, None);
     txn.remove_queue(id);
     txn.header.queues = txn.header.queues.saturating_sub(1);
-    sweep::start(txn, id, true, u64::MAX, u64::MAX);
+    let all = SweepRecord { deleted: true, below: u64::MAX, returns_below: u64::MAX, ..SweepRecord::default() };
+    sweep::start(txn, id, all)?;
     Ok(Ok(Answered::QueueDeleted(Removed { count })))
 }

@@ -2,6 +2,7 @@
 
 use super::{find, sweep};
 use crate::command::PurgeQueue;
+use crate::records::SweepRecord;
 use crate::reply::{Answered, Fault, Rejection, Removed};
 use crate::txn::Txn;
 
@@ -18,10 +19,11 @@ pub(crate) fn run(txn: &mut Txn<'_>, command: &PurgeQueue) -> Result<Result<Answ
     record.delayed = 0;
     record.returned = 0;
     record.bytes = record.leased_bytes;
-    record.purged_below = record.last_sequence.saturating_add(1);
+    let from = std::mem::replace(&mut record.purged_below, record.last_sequence.saturating_add(1));
     record.fresh_head = record.purged_below;
     record.returned_head = record.last_return.saturating_add(1);
     let (below, returns_below) = (record.purged_below, record.returned_head);
-    sweep::start(txn, id, false, below, returns_below);
+    let dead = SweepRecord { deleted: false, from, below, returns_below, ..SweepRecord::default() };
+    sweep::start(txn, id, dead)?;
     Ok(Ok(Answered::QueuePurged(Removed { count })))
 }

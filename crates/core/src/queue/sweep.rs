@@ -10,10 +10,15 @@ use crate::records::{MessageRecord, StateRecord, SweepRecord, broken, decode};
 use crate::reply::{Effect, Fault};
 use crate::txn::Txn;
 
-/// Notes what is dead. A sweep under way takes the new bounds and begins again.
-pub(crate) fn start(txn: &mut Txn<'_>, queue: QueueId, deleted: bool, below: u64, returns_below: u64) {
-    txn.put(keys::sweep(queue), &SweepRecord { deleted, below, returns_below, cursor: Bytes::new() });
+/// Notes what is dead: messages from `from` on, as all below were swept before. A sweep under way takes the new bounds
+/// and begins again.
+pub(crate) fn start(txn: &mut Txn<'_>, queue: QueueId, sweep: SweepRecord) -> Result<(), Fault> {
+    let key = keys::sweep(queue);
+    let under_way: Option<SweepRecord> = txn.record("a sweep", &key)?;
+    let from = under_way.map_or(sweep.from, |s| s.from.min(sweep.from));
+    txn.put(key, &SweepRecord { from, ..sweep });
     txn.effects.push(Effect::TickAgain);
+    Ok(())
 }
 
 /// Goes on with the first sweep; returns whether there is more to do.
@@ -35,8 +40,8 @@ pub(crate) fn run(txn: &mut Txn<'_>) -> Result<bool, Fault> {
 fn piece(txn: &mut Txn<'_>, queue: QueueId, sweep: &mut SweepRecord) -> Result<bool, Fault> {
     let priority = limits::PRIORITY_DEFAULT;
     let spaces = [
-        (Space::Fresh, keys::fresh(queue, priority, 0), keys::fresh(queue, priority, sweep.below)),
-        (Space::Held, keys::held(queue, 0), keys::held(queue, sweep.below)),
+        (Space::Fresh, keys::fresh(queue, priority, sweep.from), keys::fresh(queue, priority, sweep.below)),
+        (Space::Held, keys::held(queue, sweep.from), keys::held(queue, sweep.below)),
     ];
     // `h` sorts before `m`: the cursor may only be compared within a space.
     let cursor = sweep.cursor.clone();

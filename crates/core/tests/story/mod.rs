@@ -70,6 +70,28 @@ pub(crate) enum Act {
     },
 }
 
+impl Act {
+    /// Whether it leaves a queue's keys to be swept.
+    pub(crate) fn sweeps(&self) -> bool {
+        match self {
+            Act::Delete(_) | Act::Purge(_) => true,
+            Act::Request { act, .. } => act.sweeps(),
+            Act::Create(..)
+            | Act::Update(..)
+            | Act::Pause(..)
+            | Act::Resume(_)
+            | Act::Close(..)
+            | Act::Commit(..)
+            | Act::Receive { .. }
+            | Act::Expire { .. }
+            | Act::Tick
+            | Act::OpenSession
+            | Act::RenewSession(_)
+            | Act::Init => false,
+        }
+    }
+}
+
 /// Which number a request has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Seq {
@@ -265,11 +287,12 @@ impl Memory {
         let mut leases = Vec::new();
         let now = machine.model.clock.lease;
         for (n, lease) in machine.model.leases().into_iter().enumerate() {
-            // Those that ran out, and by the bits of `others` some that did not, or under a wrong grant.
+            // Those that ran out, and by the bits of `others` some that did not, or under an older grant.
             let over = lease.deadline.0 <= now;
             let picked = others >> (n % 8) & 1 == 1;
             if over || picked {
-                let granted_index = if !over && others == 0xff { lease.granted_index + 1 } else { lease.granted_index };
+                let older = others % 8 == 7;
+                let granted_index = if older { lease.granted_index.saturating_sub(1) } else { lease.granted_index };
                 leases.push(ExpiredLease { queue: lease.queue.0, sequence: lease.sequence, granted_index });
             }
         }

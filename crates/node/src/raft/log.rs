@@ -13,7 +13,9 @@ use openraft::{AsyncRuntime, OptionalSend, RaftLogReader};
 use ticketrail_core::GroupId;
 use ticketrail_storage::log::{self as store, LogRecord, RaftLog};
 
-use super::codec::{entry_from_store, entry_to_store, log_id_from_store, log_id_to_store, vote_from_store, vote_to_store};
+use super::codec::{
+    entry_from_store, entry_to_store, log_id_from_store, log_id_to_store, vote_from_store, vote_to_store,
+};
 use super::types::{Entry, LogId, Types, Vote};
 
 /// Payload bytes read at once for applying, and at most sent in one append: two entries of full size.

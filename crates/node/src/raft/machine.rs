@@ -61,10 +61,7 @@ impl<R: AsyncRuntime, S: StateStore> Machine<R, S> {
         Ok(Self { store, lane, work, broken })
     }
 
-    async fn apply_chunk(
-        &mut self,
-        entries: Vec<(Entry, Option<ApplyResponder<Types<R>>>)>,
-    ) -> Result<(), io::Error> {
+    async fn apply_chunk(&mut self, entries: Vec<(Entry, Option<ApplyResponder<Types<R>>>)>) -> Result<(), io::Error> {
         let (done, applied) = oneshot::channel();
         self.lane.submit(Chunk { entries, done });
         let error = match applied.await {
@@ -91,8 +88,9 @@ impl<S: StateStore> Applier<S> {
         let mut membership = self.store.applied().membership;
         for (entry, responder) in entries {
             let index = entry.log_id.index;
-            let replies =
-                self.apply(entry, &mut membership).map_err(|reason| ApplyError { index, reason: reason.to_string() })?;
+            let replies = self
+                .apply(entry, &mut membership)
+                .map_err(|reason| ApplyError { index, reason: reason.to_string() })?;
             if let Some(responder) = responder {
                 responder.send(replies);
             }

@@ -27,7 +27,10 @@ pub(crate) struct Nobody<D> {
 
 impl<D> Nobody<D> {
     fn unreachable<R: AsyncRuntime>(&self) -> Unreachable<Types<R>> {
-        Unreachable::from_string(format!("expected no peers, but node {} was called: this node has one voter", self.target))
+        Unreachable::from_string(format!(
+            "expected no peers, but node {} was called: this node has one voter",
+            self.target
+        ))
     }
 }
 

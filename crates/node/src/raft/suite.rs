@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::StorageError;
+use openraft::testing::log::{StoreBuilder, Suite};
 use ticketrail_core::GroupId;
 use ticketrail_storage::log::RaftLog;
 use ticketrail_storage::mem::{MemLog, MemState};

@@ -285,7 +285,9 @@ mod tests {
     #[test]
     fn an_order_without_an_end_is_lost() {
         let mut evidence = clean();
-        evidence.workers.retain(|line| !matches!(line, WorkerLine::Settled { invocation, .. } if invocation.order == "b"));
+        evidence
+            .workers
+            .retain(|line| !matches!(line, WorkerLine::Settled { invocation, .. } if invocation.order == "b"));
         let audit = audit(&evidence);
         assert_eq!(audit.lost, BTreeSet::from(["b".to_owned()]));
         assert!(!audit.is_clean());

@@ -61,13 +61,7 @@ fn parse(line: &str) -> anyhow::Result<Order> {
     };
     let cents = cents(total).with_context(|| format!("the total of {line:?}"))?;
     let items = items.parse().with_context(|| format!("the items of {line:?}"))?;
-    Ok(Order {
-        order: order.to_owned(),
-        customer: customer.to_owned(),
-        placed_on: placed_on.to_owned(),
-        items,
-        cents,
-    })
+    Ok(Order { order: order.to_owned(), customer: customer.to_owned(), placed_on: placed_on.to_owned(), items, cents })
 }
 
 /// `11.77` in cents.

@@ -36,7 +36,10 @@ impl Config {
             format!("more than heartbeat, {}, but it is {}", self.heartbeat, self.election_timeout_min)
         })?;
         require(self.election_timeout_max > self.election_timeout_min, "election_timeout_max", || {
-            format!("more than election_timeout_min, {}, but it is {}", self.election_timeout_min, self.election_timeout_max)
+            format!(
+                "more than election_timeout_min, {}, but it is {}",
+                self.election_timeout_min, self.election_timeout_max
+            )
         })?;
         require(self.drain_timeout <= DRAIN_MAX, "drain_timeout", || {
             format!("at most {DRAIN_MAX}, but it is {}", self.drain_timeout)

@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn sizes_are_bytes_with_binary_units() {
-        for (text, bytes) in [("0", 0), ("17", 17), ("17 B", 17), ("64KiB", 65_536), (" 1 MiB ", 1 << 20), ("2 TiB", 2 << 40)] {
+        for (text, bytes) in
+            [("0", 0), ("17", 17), ("17 B", 17), ("64KiB", 65_536), (" 1 MiB ", 1 << 20), ("2 TiB", 2 << 40)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for wrong in ["", "MiB", "1 MB", "1.5 GiB", "-1", "99999999999 TiB", "1 mib"] {

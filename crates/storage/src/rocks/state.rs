@@ -20,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 
 use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
@@ -41,6 +42,8 @@ pub struct RocksState {
     /// Held by whoever changes the state: a commit or an install.
     writer: Mutex<()>,
     live: RwLock<Live>,
+    /// Closes the generation that was live before the last install: that takes longer than an install may.
+    closer: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Live {
@@ -86,6 +89,7 @@ impl RocksState {
             next: AtomicU64::new(number.saturating_add(1)),
             writer: Mutex::new(()),
             live: RwLock::new(live),
+            closer: Mutex::new(None),
             options,
         })
     }
@@ -107,6 +111,14 @@ impl RocksState {
         let applied = generation::read_applied(&self.options, dir.path()).map_err(staged)?;
         let prepared = self.prepare(dir.path(), &applied).map_err(staged)?;
         Ok(StateCheckpoint { dir, applied, prepared: Mutex::new(Some((self.options.dir.clone(), prepared))) })
+    }
+
+    /// Closes `old` on a thread of its own, once nobody reads it; the one before it must be closed by then.
+    fn close(&self, old: Arc<Generation>) {
+        let mut closer = self.closer.lock();
+        join(closer.take());
+        // If there is no thread to be had the old one is dropped here.
+        *closer = thread::Builder::new().name("state-closer".into()).spawn(move || drop(old)).ok();
     }
 
     fn number(&self) -> u64 {
@@ -143,6 +155,18 @@ impl RocksState {
             live.unflushed_bytes = live.unflushed_bytes.saturating_sub(bytes);
         }
         live.flushed.clone()
+    }
+}
+
+fn join(closer: Option<JoinHandle<()>>) {
+    if closer.is_some_and(|closer| closer.join().is_err()) {
+        tracing::error!("an old generation of a state could not be closed");
+    }
+}
+
+impl Drop for RocksState {
+    fn drop(&mut self) {
+        join(self.closer.lock().take());
     }
 }
 
@@ -248,13 +272,12 @@ impl StateStore for RocksState {
             .map_err(|error| failed("install", format!("{}: {error}", current::path(&self.options.dir).display())))?;
         let mut live = self.live.write();
         live.generation.dir.set_stays(false);
-        // Dropped outside of the lock: closing it may take a while.
         let old = std::mem::replace(&mut live.generation, Arc::new(generation));
         live.applied = checkpoint.applied.clone();
         live.flushed = checkpoint.applied.clone();
         live.unflushed_bytes = 0;
         drop(live);
-        drop(old);
+        self.close(old);
         Ok(())
     }
 }

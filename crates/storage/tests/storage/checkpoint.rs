@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use ticketrail_core::{GroupId, MemView, View, Write, WriteSet};
+use ticketrail_core::{GroupId, MemView, Write, WriteSet};
 use ticketrail_storage::mem::MemState;
 use ticketrail_storage::rocks::{RocksState, StateCheckpoint, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
@@ -128,6 +128,8 @@ fn installed_where_it_was_taken_and_more_than_once() {
         assert!(all(&state) == expected(9));
     }
     drop(checkpoint);
+    // Waits until the old ones are closed.
+    drop(state);
     let names = names(dir.path());
     assert!(names.len() == 2 && names[1] == "CURRENT", "leftovers: {names:?}");
 }

@@ -7,13 +7,14 @@ use std::process::Command;
 use ticketrail_core::GroupId;
 use ticketrail_storage::dir::{DataDir, Store};
 use ticketrail_storage::disk::{DiskOptions, DiskState};
-use ticketrail_storage::log::RaftLog;
+use ticketrail_storage::log::{LeaderId, RaftLog, Vote};
 use ticketrail_storage::state::{Applied, StateStore};
 use ticketrail_storage::{ClusterId, Identity, OpenError};
 
 use crate::model::{Op, call_durably, id, record};
 
 const IDENTITY: Identity = Identity { cluster: ClusterId([9; 16]), node: 1, incarnation: 1 };
+const VOTE: Vote = Vote { leader: LeaderId { term: 1, node: 1 }, committed: true };
 const DISK: DiskOptions = DiskOptions { low: 4 << 20, critical: 1 << 20, slack: 1 << 20, ballast: 1 << 20 };
 
 fn open(path: &Path) -> Store {
@@ -32,6 +33,7 @@ fn founded_used_and_opened_again() {
     assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
     let store = open(&path);
     assert_eq!(store.disk.state(), DiskState::Ok);
+    call_durably(&*store.log, &Op::Vote(GroupId::QUEUES, VOTE));
     call_durably(&*store.log, &Op::Append(GroupId::QUEUES, vec![record(1, 0, 9)]));
     let applied = Applied { last: Some(id(1, 0)), ..Applied::default() };
     store.state.commit(&Default::default(), &applied).unwrap();
@@ -80,22 +82,49 @@ fn a_foreign_log_under_an_identity_is_refused() {
     assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
 }
 
-const SECOND: &str = "TICKETRAIL_TEST_SECOND_DIR";
-
 #[test]
-#[ignore = "a child of a_second_process_is_refused"]
-fn child_that_opens_a_directory_in_use() {
-    let Ok(dir) = std::env::var(SECOND) else { return };
-    println!("refused: {}", DataDir::open(Path::new(&dir)).unwrap_err());
+fn a_log_and_a_state_of_two_histories_are_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = open(temp.path());
+    call_durably(&*store.log, &Op::Vote(GroupId::QUEUES, VOTE));
+    call_durably(&*store.log, &Op::Append(GroupId::QUEUES, (0..10).map(|index| record(1, index, 9)).collect()));
+    let applied = Applied { last: Some(id(1, 8)), ..Applied::default() };
+    store.state.commit(&Default::default(), &applied).unwrap();
+    store.state.flush().unwrap();
+    store.log.purge(GroupId::QUEUES, id(1, 5)).unwrap();
+    drop(store);
+    let reopen = || DataDir::open(temp.path()).unwrap().open_store(DISK);
+    drop(reopen().unwrap());
+    let (sm, raft, kept) = (temp.path().join("sm"), temp.path().join("raft"), temp.path().join("kept"));
+    // Without its state, a purged log is of no use.
+    fs::rename(&sm, &kept).unwrap();
+    let refused = reopen().err().expect("no state");
+    assert!(refused.to_string().contains("sm") && refused.to_string().contains("entry 5"), "{refused}");
+    fs::remove_dir_all(&sm).unwrap();
+    fs::rename(&kept, &sm).unwrap();
+    drop(reopen().unwrap());
+    // Without its log and what the log should hold, a state is of no use.
+    fs::remove_dir_all(&raft).unwrap();
+    fs::remove_file(temp.path().join("WATERMARK")).unwrap();
+    let refused = reopen().err().expect("no log");
+    assert!(refused.to_string().contains("raft") && refused.to_string().contains("no vote"), "{refused}");
 }
 
+/// Set in the second process: the directory that it tries to open.
+const SECOND: &str = "TICKETRAIL_TEST_SECOND_DIR";
+
+/// The second process runs this test as well, and tries.
 #[test]
 fn a_second_process_is_refused() {
+    if let Ok(dir) = std::env::var(SECOND) {
+        println!("refused: {}", DataDir::open(Path::new(&dir)).unwrap_err());
+        return;
+    }
     let temp = tempfile::tempdir().unwrap();
     let store = open(temp.path());
     let second = || {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "directory::child_that_opens_a_directory_in_use", "--ignored", "--nocapture"])
+            .args(["--exact", "directory::a_second_process_is_refused", "--nocapture"])
             .env(SECOND, temp.path())
             .output()
             .unwrap();

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
+#[cfg(feature = "rocksdb")]
 use std::time::Duration;
 
 use bytes::Bytes;
 use ticketrail_core::GroupId;
 use ticketrail_storage::log::{Done, LeaderId, LogError, LogId, LogRecord, LogState, Payload, RaftLog, Vote};
 
+#[cfg(feature = "rocksdb")]
 /// How long anything may take before a test gives up.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -155,6 +157,7 @@ pub(crate) fn call(log: &impl RaftLog, op: &Op) -> Option<mpsc::Receiver<Result<
     Some(answer)
 }
 
+#[cfg(feature = "rocksdb")]
 /// Calls `op` and waits until it is durable.
 pub(crate) fn call_durably(log: &impl RaftLog, op: &Op) {
     if let Some(answer) = call(log, op) {

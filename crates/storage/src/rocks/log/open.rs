@@ -63,7 +63,7 @@ fn create(options: &LogOptions) -> Result<(), OpenError> {
     files::remove_dir(&aside).map_err(|error| OpenError::io("remove", &aside, &error))?;
     let db = open_database(options, &aside, true)?;
     let stamped = family(&db, keys::META).and_then(|meta| {
-        let owner = options.owner.map(|owner| owner.to_string()).unwrap_or_default();
+        let owner = options.owner.map(|owner| owner.owner()).unwrap_or_default();
         db.put_cf(meta, keys::OWNER_KEY, owner)
             .and_then(|()| db.put_cf(meta, keys::FORMAT_KEY, FORMAT.to_be_bytes()))
             .and_then(|()| db.flush_wal(true))
@@ -110,7 +110,7 @@ fn check_format(options: &LogOptions, db: &DB) -> Result<(), OpenError> {
     }
     let owner = get(keys::OWNER_KEY)?.unwrap_or_default();
     let owner = String::from_utf8_lossy(&owner).into_owned();
-    let expected = options.owner.map(|owner| owner.to_string()).unwrap_or_default();
+    let expected = options.owner.map(|owner| owner.owner()).unwrap_or_default();
     if owner != expected {
         let name = |owner: String| if owner.is_empty() { "nobody".into() } else { owner };
         return Err(OpenError::Foreign {
@@ -246,4 +246,55 @@ fn check_mark(
 
 fn behind(options: &LogOptions, group: GroupId, expected: String, found: String) -> OpenError {
     OpenError::Behind { path: options.dir.clone(), watermark: options.watermark.clone(), group, expected, found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_and_a_foreign_database_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let options = LogOptions::new(temp.path().join("raft"), temp.path().join("WATERMARK"));
+        let opened = open(&options).unwrap();
+        let meta = family(&opened.db, keys::META).unwrap();
+        opened.db.put_cf(meta, keys::FORMAT_KEY, 2_u32.to_be_bytes()).unwrap();
+        drop(opened);
+        let newer = open(&options).err().unwrap();
+        assert_eq!(newer, OpenError::Newer { path: options.dir.clone(), found: 2, known: 1 });
+        assert!(newer.to_string().contains("raft") && newer.to_string().contains("run the version"), "{newer}");
+        let db = open_database(&options, &options.dir, false).unwrap();
+        db.delete_cf(family(&db, keys::META).unwrap(), keys::FORMAT_KEY).unwrap();
+        drop(db);
+        let foreign = open(&options).err().unwrap();
+        assert!(matches!(foreign, OpenError::Foreign { .. }), "{foreign}");
+    }
+
+    #[test]
+    fn a_hole_behind_the_purged_entries_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let options = LogOptions::new(temp.path().join("raft"), temp.path().join("WATERMARK"));
+        let opened = open(&options).unwrap();
+        let (log, meta) = (family(&opened.db, keys::LOG).unwrap(), family(&opened.db, keys::META).unwrap());
+        let group = GroupId(1);
+        let record = LogRecord { id: LogId { index: 9, ..LogId::default() }, payload: crate::log::Payload::Blank };
+        let purged = LogId { index: 5, ..LogId::default() };
+        opened.db.put_cf(log, keys::entry(group, 9), codec::encode_record(&record, 0)).unwrap();
+        opened.db.put_cf(meta, keys::meta(group, Tag::Purged), codec::encode_purged(purged, 0)).unwrap();
+        drop(opened);
+        let refused = open(&options).err().unwrap().to_string();
+        assert!(refused.contains("purged up to entry 5") && refused.contains("first entry is 9"), "{refused}");
+    }
+
+    #[test]
+    fn a_creation_that_was_cut_off_starts_anew() {
+        let temp = tempfile::tempdir().unwrap();
+        let options = LogOptions::new(temp.path().join("raft"), temp.path().join("WATERMARK"));
+        watermark::write(&options.watermark, &Watermarks::new()).unwrap();
+        fs::create_dir(temp.path().join("raft.new")).unwrap();
+        fs::write(temp.path().join("raft.new/CURRENT"), "half").unwrap();
+        drop(open(&options).unwrap());
+        assert!(!temp.path().join("raft.new").exists());
+        drop(open(&options).unwrap());
+    }
 }

@@ -210,3 +210,46 @@ fn family<'a>(db: &'a DB, name: &str) -> Result<&'a ColumnFamily, String> {
 fn corrupt(dir: &Path, reason: String) -> OpenError {
     OpenError::corrupt(dir, format!("RocksDB says: {reason}"), TREAT_AS_LOST)
 }
+
+#[cfg(test)]
+mod tests {
+    use ticketrail_core::GroupId;
+
+    use super::*;
+
+    #[test]
+    fn a_newer_and_a_foreign_database_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let options = StateOptions::new(temp.path().join("1"), GroupId(1));
+        let dir = temp.path().join("db");
+        let open = || {
+            let owned = OwnedDir::new(dir.clone());
+            owned.set_stays(true);
+            Generation::open(&options, owned, 1)
+        };
+        Generation::create(&options, &dir).unwrap();
+        let (generation, applied) = open().unwrap();
+        assert_eq!(applied, Applied::default());
+        let set = |format: Option<u32>| {
+            let (generation, _) = open().unwrap();
+            let mut batch = WriteBatch::default();
+            let meta = family(generation.db(), options::META).unwrap();
+            match format {
+                Some(format) => batch.put_cf(meta, FORMAT_KEY, format.to_be_bytes()),
+                None => batch.delete_cf(meta, FORMAT_KEY),
+            }
+            write(generation.db(), batch).unwrap();
+            generation.flush().unwrap();
+        };
+        drop(generation);
+        set(Some(7));
+        let newer = open().err().unwrap();
+        assert_eq!(newer, OpenError::Newer { path: dir.clone(), found: 7, known: 1 });
+        assert_eq!(read_applied(&options, &dir), Err(newer));
+        fs::remove_dir_all(&dir).unwrap();
+        Generation::create(&options, &dir).unwrap();
+        set(None);
+        assert!(matches!(open().err(), Some(OpenError::Foreign { .. })));
+        assert!(matches!(read_applied(&options, &dir), Err(OpenError::Foreign { .. })));
+    }
+}

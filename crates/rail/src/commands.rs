@@ -1,0 +1,10 @@
+//! The commands, a file each.
+
+pub(crate) mod bench;
+#[cfg(feature = "server")]
+pub(crate) mod dev;
+pub(crate) mod dlq;
+pub(crate) mod msg;
+pub(crate) mod queue;
+#[cfg(feature = "server")]
+pub(crate) mod serve;

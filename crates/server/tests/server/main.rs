@@ -1,0 +1,8 @@
+//! One server in this process, spoken to over gRPC as any client would.
+
+mod admin;
+mod harness;
+mod lifecycle;
+mod queue;
+mod refusals;
+mod sessions;
