@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ticketrail_core::command::{Ack, Commit, Content, Enqueue, QueueRef, QueueSettings, Receive, Settle, UpdateQueue, Verdict};
+use ticketrail_core::command::{
+    Ack, Commit, Content, Enqueue, QueueRef, QueueSettings, Receive, Settle, UpdateQueue, Verdict,
+};
 use ticketrail_core::{Command, GroupId};
 use ticketrail_node::call::{Call, ReceiveCall};
 use ticketrail_node::{Disk, Handle, Node, NodeConfig};

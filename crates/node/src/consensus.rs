@@ -1,10 +1,14 @@
 //! What the rest of the node knows of Raft and of the stores: two interfaces without type parameters, so that only
 //! `raft` names openraft and only the caller of `Node::start` names the stores.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use ticketrail_core::query::Clock;
-use ticketrail_core::{Answer, Fault, Query, Rejection, Reply, Timestamp};
+use ticketrail_core::command::QueueRef;
+use ticketrail_core::query::{Clock, Delivery, LeaseInfo, QueueInfo};
+use ticketrail_core::reply::Handle;
+use ticketrail_core::{Answer, Fault, Query, QueueId, Rejection, Reply, RequestId, Timestamp};
 use ticketrail_storage::log::{LeaderId, LogId};
 use ticketrail_storage::state::{StateError, StateStore};
 
@@ -50,6 +54,9 @@ pub(crate) enum Proposed {
     Unknown,
 }
 
+/// What becomes of an entry, as soon as it is known.
+pub(crate) struct Outcome(pub(crate) BoxFuture<'static, Proposed>);
+
 /// Why there is no read index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReadRefused {
@@ -69,9 +76,8 @@ pub(crate) struct Figures {
 
 /// A group's Raft.
 pub(crate) trait Consensus: Send + Sync + 'static {
-    /// Puts an encoded entry into the log if `leader` still leads. The outer future ends when the entry has its place
-    /// in the order, the inner one when its outcome is known.
-    fn propose(&self, leader: LeaderId, entry: Bytes) -> BoxFuture<'_, BoxFuture<'static, Proposed>>;
+    /// Puts an encoded entry into the log if `leader` still leads. Ends when the entry has its place in the order.
+    fn propose(&self, leader: LeaderId, entry: Bytes) -> BoxFuture<'_, Outcome>;
 
     /// Waits until this node has applied all that was committed before the call, as a leader that a quorum confirms.
     fn read_index(&self) -> BoxFuture<'_, Result<(), ReadRefused>>;
@@ -103,9 +109,6 @@ pub(crate) trait AppliedState: Send + Sync + 'static {
     /// When the leader must propose the next `Tick`.
     fn next_due(&self) -> Result<Option<Timestamp>, Fault>;
 
-    /// Where the clocks stand.
-    fn clock(&self) -> Result<Clock, Fault>;
-
     /// The last entry applied.
     fn applied(&self) -> Option<LogId>;
 
@@ -117,10 +120,46 @@ pub(crate) trait AppliedState: Send + Sync + 'static {
 
     /// Flushes. Blocks.
     fn flush(&self) -> Result<(), StateError>;
+
+    /// Where the clocks stand.
+    fn clock(&self) -> Result<Clock, Fault> {
+        let answer = self.answer(&Query::Clock)?;
+        if let Answer::Clock(clock) = answer { Ok(clock) } else { Err(mismatch("the clocks", &answer)) }
+    }
+
+    /// A queue by name.
+    fn queue(&self, queue: &QueueRef) -> Result<Option<QueueInfo>, Fault> {
+        let answer = self.answer(&Query::Queue(queue.clone()))?;
+        if let Answer::Queue(info) = answer { Ok(info) } else { Err(mismatch("a queue", &answer)) }
+    }
+
+    /// A queue by id.
+    fn queue_by_id(&self, queue: QueueId) -> Result<Option<QueueInfo>, Fault> {
+        let answer = self.answer(&Query::QueueById(queue))?;
+        if let Answer::Queue(info) = answer { Ok(info) } else { Err(mismatch("a queue", &answer)) }
+    }
+
+    /// The messages of leases.
+    fn deliveries(&self, handles: Vec<Handle>) -> Result<Vec<Delivery>, Fault> {
+        let answer = self.answer(&Query::Deliver(handles))?;
+        if let Answer::Deliveries(found) = answer { Ok(found) } else { Err(mismatch("deliveries", &answer)) }
+    }
+
+    /// Live leases in order of queue and sequence.
+    fn leases(&self, after: Option<(QueueId, u64)>, limit: usize) -> Result<Vec<LeaseInfo>, Fault> {
+        let answer = self.answer(&Query::Leases { after, limit })?;
+        if let Answer::Leases(leases) = answer { Ok(leases) } else { Err(mismatch("leases", &answer)) }
+    }
+
+    /// Whether the outcome of a request is stored, or forgotten.
+    fn seen(&self, id: &RequestId) -> Result<bool, Fault> {
+        let answer = self.answer(&Query::RequestSeen { session: id.session, seq: id.seq })?;
+        if let Answer::Seen(seen) = answer { Ok(seen) } else { Err(mismatch("whether a request was seen", &answer)) }
+    }
 }
 
 /// A store, seen through [`AppliedState`].
-pub(crate) struct Stored<S>(pub(crate) std::sync::Arc<S>);
+pub(crate) struct Stored<S>(pub(crate) Arc<S>);
 
 impl<S: StateStore> AppliedState for Stored<S> {
     fn answer(&self, query: &Query) -> Result<Answer, Fault> {
@@ -129,13 +168,6 @@ impl<S: StateStore> AppliedState for Stored<S> {
 
     fn next_due(&self) -> Result<Option<Timestamp>, Fault> {
         self.0.read(|view| ticketrail_core::next_due(view))
-    }
-
-    fn clock(&self) -> Result<Clock, Fault> {
-        match self.answer(&Query::Clock)? {
-            Answer::Clock(clock) => Ok(clock),
-            other => Err(mismatch("the clocks", &other)),
-        }
     }
 
     fn applied(&self) -> Option<LogId> {
@@ -156,7 +188,7 @@ impl<S: StateStore> AppliedState for Stored<S> {
 }
 
 /// An answer that does not match its question: a bug, told as a broken replica.
-pub(crate) fn mismatch(expected: &'static str, answer: &Answer) -> Fault {
+fn mismatch(expected: &'static str, answer: &Answer) -> Fault {
     let found = match answer {
         Answer::Clock(_) => "clocks",
         Answer::Queues(_) => "queues",

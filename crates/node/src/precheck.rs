@@ -11,11 +11,10 @@ use prost::Message as _;
 use ticketrail_core::command::{Commit, QueueRef, Receive};
 use ticketrail_core::query::QueueInfo;
 use ticketrail_core::reply::{Full, Invalid};
-use ticketrail_core::{Answer, Command, Query, Rejection, RequestId, limits};
+use ticketrail_core::{Command, Rejection, RequestId, limits};
 
 use crate::call::CallError;
 use crate::clock::Instant;
-use crate::consensus::mismatch;
 use crate::flight::Load;
 use crate::shared::Shared;
 
@@ -135,10 +134,7 @@ impl Shared {
         if self.flight.has(id) {
             return Ok(false);
         }
-        match self.answer(&Query::RequestSeen { session: id.session, seq: id.seq })? {
-            Answer::Seen(seen) => Ok(!seen),
-            other => Err(self.fail(mismatch("whether a request was seen", &other).to_string())),
-        }
+        self.state.seen(id).map(|seen| !seen).map_err(|fault| self.fault(&fault))
     }
 
     /// What a queue has room for; and which bound is reached, where `load` does not fit.
@@ -152,10 +148,7 @@ impl Shared {
             known.spend(load);
             return Ok((look, None));
         }
-        let info = match self.answer(&Query::Queue(queue.clone()))? {
-            Answer::Queue(info) => info,
-            other => return Err(self.fail(mismatch("a queue", &other).to_string())),
-        };
+        let info = self.state.queue(queue).map_err(|fault| self.fault(&fault))?;
         let coming = self.flight.load(queue);
         let (look, full) = measure(info.as_ref(), queue, &coming, load, now);
         let mut looks = self.precheck.looks.lock();

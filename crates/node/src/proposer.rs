@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use ticketrail_core::command::QueueRef;
@@ -17,7 +16,7 @@ use tokio::time::sleep_until;
 
 use crate::call::Unavailable;
 use crate::clock::{Clock, Instant};
-use crate::consensus::{Consensus, Proposed, Role, Standing};
+use crate::consensus::{Consensus, Outcome, Proposed, Role, Standing};
 use crate::lead::Lead;
 use crate::queue::{Pending, Queue, Resolution};
 use crate::release::Releases;
@@ -67,12 +66,12 @@ pub(crate) struct Proposer {
 struct InFlight {
     requests: Vec<Pending>,
     term: u64,
-    outcome: BoxFuture<'static, Proposed>,
+    outcome: Outcome,
 }
 
 impl InFlight {
     async fn outcome(self) -> (Vec<Pending>, u64, Proposed) {
-        (self.requests, self.term, self.outcome.await)
+        (self.requests, self.term, self.outcome.0.await)
     }
 }
 

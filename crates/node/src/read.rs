@@ -12,7 +12,7 @@ use crate::shared::Shared;
 /// How long a linearizable read waits for a leader.
 const WAIT: Duration = Duration::from_secs(5);
 /// Messages read without leaving the caller's thread: some 10 µs each.
-const FEW: usize = 32;
+pub(crate) const FEW: usize = 32;
 
 fn is_small(query: &Query) -> bool {
     match query {
@@ -38,11 +38,11 @@ impl Shared {
     /// Answers from the state as it is: a small question here, a large one where it may take its time.
     pub(crate) async fn read(&self, query: Query) -> Result<Answer, CallError> {
         if is_small(&query) {
-            return self.answer(&query);
+            return self.state.answer(&query).map_err(|fault| self.fault(&fault));
         }
         let state = self.state.clone();
         let answer = self.config.work.run(move || state.answer(&query)).await;
-        answer.map_err(|fault| self.fail(fault.to_string()))
+        answer.map_err(|fault| self.fault(&fault))
     }
 
     async fn read_index(&self) -> Result<(), CallError> {

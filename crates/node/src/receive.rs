@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ticketrail_core::reply::Handle;
-use ticketrail_core::{Answer, Query, Rejection, Reply, limits};
+use ticketrail_core::{Rejection, Reply, limits};
 use tokio::time::timeout_at;
 
 use crate::call::{CallError, Deliveries, ReceiveCall, Unavailable};
 use crate::clock::Instant;
-use crate::consensus::mismatch;
 use crate::proposer::handles_of;
 use crate::queue::{Resolution, Waiting, asked};
+use crate::read::FEW;
 use crate::release::Releases;
 use crate::shared::Shared;
 use crate::waiters::{Identity, NotParked, Parked, Ticket, queue_of};
@@ -120,10 +120,13 @@ impl Shared {
     /// Reads the bodies. Where the receiver goes meanwhile, its leases are released.
     async fn hand_out(&self, reply: Reply, handles: Vec<Handle>, term: u64) -> Result<Deliveries, CallError> {
         let unread = Unread { handles: Some(handles.clone()), releases: self.releases.clone() };
-        let deliveries = match self.read(Query::Deliver(handles)).await? {
-            Answer::Deliveries(deliveries) => deliveries,
-            other => return Err(self.fail(mismatch("deliveries", &other).to_string())),
+        let deliveries = if handles.len() <= FEW {
+            self.state.deliveries(handles)
+        } else {
+            let state = self.state.clone();
+            self.config.work.run(move || state.deliveries(handles)).await
         };
+        let deliveries = deliveries.map_err(|fault| self.fault(&fault))?;
         unread.handed_out();
         Ok(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ticketrail_core::Command;
 use ticketrail_core::command::{Commit, Release, Settle, Verdict};
 use ticketrail_core::reply::Handle;
-use ticketrail_core::{Answer, Command, Query};
 
 use crate::broken::Broken;
 use crate::consensus::AppliedState;
@@ -20,11 +20,8 @@ pub(crate) struct Releases {
 impl Releases {
     /// Proposes to release leases. Where that is lost they run out, which counts a failure.
     pub(crate) fn release(&self, handles: Vec<Handle>) {
-        let deliveries = match self.state.answer(&Query::Deliver(handles)) {
-            Ok(Answer::Deliveries(deliveries)) => deliveries,
-            Ok(other) => {
-                return self.broken.report(crate::consensus::mismatch("deliveries", &other).to_string());
-            }
+        let deliveries = match self.state.deliveries(handles) {
+            Ok(deliveries) => deliveries,
             Err(fault) => return self.broken.report(fault.to_string()),
         };
         if deliveries.is_empty() {

@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use ticketrail_core::command::{Expire, ExpiredLease, Tick};
 use ticketrail_core::query::{Clock as StateClock, LeaseInfo};
 use ticketrail_core::reply::Answered;
-use ticketrail_core::{Answer, Command, Fault, Query, QueueId, limits};
+use ticketrail_core::{Command, Fault, QueueId, limits};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::clock::Instant;
-use crate::consensus::mismatch;
 use crate::lead::Lead;
 use crate::queue::{Pending, Resolution};
 use crate::shared::Shared;
@@ -224,7 +223,7 @@ impl<'s> Term<'s> {
                 if ended.is_none_or(|ended| usize::try_from(ended).unwrap_or(usize::MAX) < leases.len()) {
                     for lease in leases {
                         let before = lease.sequence.checked_sub(1).map(|before| (lease.queue, before));
-                        let found = leases_at(self.shared, before)?;
+                        let found = self.shared.state.leases(before, 1)?;
                         let live = found.iter().map(lease_of).filter(|found| *found == lease);
                         self.shared.signals.add_leases(live);
                     }
@@ -239,24 +238,13 @@ impl<'s> Term<'s> {
 async fn load_leases(shared: &Shared) -> Result<(), Fault> {
     let mut after: Option<(QueueId, u64)> = None;
     loop {
-        let page = leases(shared, after, limits::PAGE)?;
+        let page = shared.state.leases(after, limits::PAGE)?;
         after = page.last().map(|lease| (lease.queue, lease.sequence));
         shared.signals.add_leases(page.iter().map(lease_of));
         if page.len() < limits::PAGE {
             return Ok(());
         }
         tokio::task::yield_now().await;
-    }
-}
-
-fn leases_at(shared: &Shared, after: Option<(QueueId, u64)>) -> Result<Vec<LeaseInfo>, Fault> {
-    leases(shared, after, 1)
-}
-
-fn leases(shared: &Shared, after: Option<(QueueId, u64)>, limit: usize) -> Result<Vec<LeaseInfo>, Fault> {
-    match shared.state.answer(&Query::Leases { after, limit })? {
-        Answer::Leases(leases) => Ok(leases),
-        other => Err(mismatch("leases", &other)),
     }
 }
 

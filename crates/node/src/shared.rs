@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ticketrail_core::{Answer, Query};
+use ticketrail_core::Fault;
 use tokio::sync::watch;
 
 use crate::broken::Broken;
@@ -78,13 +78,9 @@ impl Shared {
         Origin { node: self.config.node_id, term }
     }
 
-    /// An answer of the state as it is; a fault is the end of this replica.
-    pub(crate) fn answer(&self, query: &Query) -> Result<Answer, CallError> {
-        self.state.answer(query).map_err(|fault| self.fail(fault.to_string()))
-    }
-
     /// Reports that this replica is broken.
-    pub(crate) fn fail(&self, reason: String) -> CallError {
+    pub(crate) fn fault(&self, fault: &Fault) -> CallError {
+        let reason = fault.to_string();
         self.broken.report(reason.clone());
         CallError::Broken(reason)
     }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ticketrail_core::command::{QueueRef, Receive};
 use ticketrail_core::reply::QueueNamed;
-use ticketrail_core::{Answer, Command, Fault, Query, Rejection, Request, RequestId};
+use ticketrail_core::{Command, Rejection, Request, RequestId};
 use tokio::sync::{Notify, watch};
 
 use crate::broken::Broken;
 use crate::call::Unavailable;
 use crate::clock::Clock;
-use crate::consensus::{AppliedState, mismatch};
+use crate::consensus::AppliedState;
 use crate::flight::{Flight, Load};
 use crate::queue::{Asked, Pending, Queue, Resolution};
 use crate::sessions::Slot;
@@ -111,9 +111,8 @@ impl Waiters {
 
     /// Proposes as many of a queue's parked receives as what is ready, and what is on its way, can serve.
     pub(crate) fn serve(&self, queue: &QueueRef) {
-        let info = match self.state.answer(&Query::Queue(queue.clone())) {
-            Ok(Answer::Queue(info)) => info,
-            Ok(other) => return self.broken.report(mismatch("a queue", &other).to_string()),
+        let info = match self.state.queue(queue) {
+            Ok(info) => info,
             Err(fault) => return self.broken.report(fault.to_string()),
         };
         let ready = match &info {
@@ -240,8 +239,8 @@ impl Waiters {
             tokio::select! {
                 woken = self.signals.woken() => {
                     for queue in woken {
-                        match self.name(queue) {
-                            Ok(Some(queue)) if self.has(&queue) => self.serve(&queue),
+                        match self.state.queue_by_id(queue) {
+                            Ok(Some(info)) if self.has(&info.name) => self.serve(&info.name),
                             Ok(Some(_) | None) => {}
                             Err(fault) => self.broken.report(fault.to_string()),
                         }
@@ -256,13 +255,6 @@ impl Waiters {
                 // The sender lives as long as the node.
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-        }
-    }
-
-    fn name(&self, queue: ticketrail_core::QueueId) -> Result<Option<QueueRef>, Fault> {
-        match self.state.answer(&Query::QueueById(queue))? {
-            Answer::Queue(info) => Ok(info.map(|info| info.name)),
-            other => Err(mismatch("a queue", &other)),
         }
     }
 

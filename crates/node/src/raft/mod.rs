@@ -32,7 +32,7 @@ use self::network::NoPeers;
 use self::types::{Production, Proposal, Types};
 use crate::broken::Broken;
 use crate::config::NodeConfig;
-use crate::consensus::{Consensus, Figures, Proposed, ReadRefused, Role, Standing};
+use crate::consensus::{Consensus, Figures, Outcome, Proposed, ReadRefused, Role, Standing};
 use crate::error::StartError;
 use crate::signals::Signals;
 
@@ -153,12 +153,12 @@ struct Group<R: AsyncRuntime, L, S: StateStore> {
 }
 
 impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
-    fn propose(&self, leader: LeaderId, entry: Bytes) -> BoxFuture<'_, BoxFuture<'static, Proposed>> {
+    fn propose(&self, leader: LeaderId, entry: Bytes) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let (responder, outcome) = ProgressResponder::complete_only();
             let leader = codec::leader_from_store(&leader);
             let written = self.raft.write(Proposal(entry)).with_leader(leader).responder(responder).await;
-            let proposed: BoxFuture<'static, Proposed> = Box::pin(async move {
+            Outcome(Box::pin(async move {
                 if written.is_err() {
                     return Proposed::Stopped;
                 }
@@ -171,8 +171,7 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
                         Proposed::Unknown
                     }
                 }
-            });
-            proposed
+            }))
         })
     }
 

@@ -109,17 +109,15 @@ impl Rig {
     }
 
     pub(crate) async fn info(&self, name: &str) -> Option<QueueInfo> {
-        match self.handle.query(Query::Queue(queue(name)), Freshness::Linearizable).await.expect("an answer").0 {
-            Answer::Queue(info) => info,
-            other => panic!("expected a queue, but got {other:?}"),
-        }
+        let answer = self.handle.query(Query::Queue(queue(name)), Freshness::Linearizable).await.expect("an answer").0;
+        let Answer::Queue(info) = answer else { panic!("expected a queue, but got {answer:?}") };
+        info
     }
 
     pub(crate) async fn clocks(&self) -> StateClock {
-        match self.handle.query(Query::Clock, Freshness::Linearizable).await.expect("an answer").0 {
-            Answer::Clock(clock) => clock,
-            other => panic!("expected clocks, but got {other:?}"),
-        }
+        let answer = self.handle.query(Query::Clock, Freshness::Linearizable).await.expect("an answer").0;
+        let Answer::Clock(clock) = answer else { panic!("expected clocks, but got {answer:?}") };
+        clock
     }
 }
 
