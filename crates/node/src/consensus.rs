@@ -42,8 +42,10 @@ pub enum Role {
 pub(crate) enum Proposed {
     /// It is committed and applied.
     Applied { replies: Vec<Result<Reply, Rejection>> },
-    /// It never was in the log.
+    /// It never was in the log: this node does not lead in that term, or its lease is in doubt.
     NotLeader,
+    /// It never was in the log: Raft has stopped.
+    Stopped,
     /// It may be committed or not, now or later.
     Unknown,
 }

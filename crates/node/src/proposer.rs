@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -12,6 +13,7 @@ use ticketrail_core::command::QueueRef;
 use ticketrail_core::reply::{Answered, Handle, Invalid};
 use ticketrail_core::{Command, Entry, Rejection, Reply, Request};
 use tokio::sync::watch;
+use tokio::time::sleep_until;
 
 use crate::call::Unavailable;
 use crate::clock::{Clock, Instant};
@@ -23,6 +25,8 @@ use crate::waiters::Waiters;
 
 /// Entries on their way at one time: enough to keep the disk busy, few enough that what waits gathers into batches.
 const IN_FLIGHT: usize = 8;
+/// How long it waits after Raft has refused an entry of a leader that has not been told of another one.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What others may know of the proposer.
 #[derive(Debug)]
@@ -75,10 +79,12 @@ impl InFlight {
 impl Proposer {
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut in_flight = FuturesUnordered::new();
+        let (mut elections, mut standings) = (true, true);
+        let mut paused_until: Option<Instant> = None;
         loop {
             let lead = self.lead.borrow_and_update().clone();
             self.refuse_where_another_leads();
-            if let Some(lead) = &lead {
+            if let (Some(lead), None) = (&lead, paused_until) {
                 while in_flight.len() < IN_FLIGHT {
                     let requests = self.queue.take();
                     if requests.is_empty() {
@@ -89,18 +95,24 @@ impl Proposer {
                     self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
                 }
             }
-            let has_room = lead.is_some() && in_flight.len() < IN_FLIGHT;
             tokio::select! {
                 biased;
+                // The sender lives as long as the node.
+                _ = stop.wait_for(|stop| *stop) => break,
                 Some((requests, term, proposed)) = in_flight.next(), if !in_flight.is_empty() => {
+                    if matches!(proposed, Proposed::NotLeader) {
+                        paused_until = Some(self.clock.now() + PAUSE);
+                    }
                     self.finish(requests, term, proposed);
                     self.progress.in_flight.store(in_flight.len(), Ordering::SeqCst);
                 }
-                () = self.queue.filled(), if has_room => {}
-                // The senders live as long as the node.
-                _ = self.lead.changed() => {}
-                _ = self.standing.changed() => {}
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = sleep_until(paused_until.unwrap_or_else(|| self.clock.now())), if paused_until.is_some() => {
+                    paused_until = None;
+                }
+                () = self.queue.filled(), if in_flight.len() < IN_FLIGHT => {}
+                // Where openraft has stopped, nothing changes any more.
+                changed = self.lead.changed(), if elections => elections = changed.is_ok(),
+                changed = self.standing.changed(), if standings => standings = changed.is_ok(),
             }
         }
         drop(in_flight);
@@ -127,6 +139,11 @@ impl Proposer {
             Proposed::Applied { replies } => self.answer(requests, term, replies),
             Proposed::NotLeader => self.again(requests, false),
             Proposed::Unknown => self.again(requests, true),
+            Proposed::Stopped => {
+                for pending in requests {
+                    self.refuse(pending, Unavailable::NoQuorum);
+                }
+            }
         }
         self.waiters.look_again(received);
     }
@@ -156,11 +173,10 @@ impl Proposer {
 
     /// Proposes requests once more, `in_doubt` if they may be in the log already.
     fn again(&self, requests: Vec<Pending>, in_doubt: bool) {
-        let stopped = self.standing.borrow().role == Role::Stopped;
         let mut units = Vec::new();
         for mut pending in requests {
             pending.repeat |= in_doubt;
-            if pending.request.id.is_none() || stopped {
+            if pending.request.id.is_none() {
                 let resolution =
                     if pending.repeat { Resolution::Unknown } else { Resolution::Unavailable(Unavailable::NoQuorum) };
                 self.tell(pending, resolution);

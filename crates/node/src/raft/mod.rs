@@ -160,7 +160,7 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
             let written = self.raft.write(Proposal(entry)).with_leader(leader).responder(responder).await;
             let proposed: BoxFuture<'static, Proposed> = Box::pin(async move {
                 if written.is_err() {
-                    return Proposed::Unknown;
+                    return Proposed::Stopped;
                 }
                 match outcome.await {
                     Ok(Ok(response)) => Proposed::Applied { replies: response.data.0 },

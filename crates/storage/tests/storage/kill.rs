@@ -3,16 +3,20 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ticketrail_core::WriteSet;
+use ticketrail_storage::dir::{DataDir, Store};
+use ticketrail_storage::disk::DiskOptions;
 use ticketrail_storage::log::{LeaderId, Vote};
 use ticketrail_storage::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
 use ticketrail_storage::state::{Applied, StateStore};
+use ticketrail_storage::{ClusterId, Identity, OpenError};
 
 use crate::log_model::GROUPS;
-use crate::model::{Model, Op, call, id, record};
+use crate::model::{DEADLINE, Model, Op, call, id, record};
 
+/// Set in the process to kill: its directory, and the operation to begin with.
 const LOG_DIR: &str = "TICKETRAIL_TEST_LOG_DIR";
 const STATE_DIR: &str = "TICKETRAIL_TEST_STATE_DIR";
 const START: &str = "TICKETRAIL_TEST_START";
@@ -63,12 +67,9 @@ fn log_options(dir: &Path) -> LogOptions {
 }
 
 /// Goes on with the operations from `START` on; prints the number of each that is durable, until it is killed.
-#[test]
-#[ignore = "a child of the_log_survives_kill_9"]
-fn child_that_writes_a_log() {
-    let (Ok(dir), Ok(start)) = (std::env::var(LOG_DIR), std::env::var(START)) else { return };
-    let log = RocksLog::open(log_options(Path::new(&dir))).unwrap();
-    let start: u64 = start.parse().unwrap();
+fn write_a_log(dir: &Path) {
+    let log = RocksLog::open(log_options(dir)).unwrap();
+    let start: u64 = std::env::var(START).unwrap().parse().unwrap();
     let mut model = Model::default();
     for number in 0..start {
         model.apply(&op(number, &model));
@@ -88,7 +89,7 @@ fn child_that_writes_a_log() {
 
 fn spawn(test: &str, variable: &str, dir: &Path, start: u64) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(variable, dir)
         .env(START, start.to_string())
         .stdout(Stdio::piped())
@@ -122,13 +123,17 @@ fn kills(default: u64) -> u64 {
     std::env::var("TICKETRAIL_TEST_KILLS").map_or(default, |kills| kills.parse().unwrap())
 }
 
+/// The process to kill runs this test as well, and writes.
 #[test]
 fn the_log_survives_kill_9() {
+    if let Ok(dir) = std::env::var(LOG_DIR) {
+        return write_a_log(Path::new(&dir));
+    }
     let dir = tempfile::tempdir().unwrap();
     let mut start = 0;
     let mut dice = Dice(7);
     for round in 0..kills(15) {
-        let child = spawn("kill::child_that_writes_a_log", LOG_DIR, dir.path(), start);
+        let child = spawn("kill::the_log_survives_kill_9", LOG_DIR, dir.path(), start);
         let durable = kill_after(child, "done ", 1 + dice.roll(60)).unwrap();
         let log = RocksLog::open(log_options(dir.path())).unwrap();
         // The log is what it was after some operation, and after no earlier one than it had acknowledged.
@@ -146,6 +151,61 @@ fn the_log_survives_kill_9() {
     }
     assert!(start > 100, "{start} operations");
     println!("{start} operations");
+}
+
+/// Set in the process to kill: the directory that it founds.
+const NEW_DIR: &str = "TICKETRAIL_TEST_NEW_DIR";
+
+fn found(path: &Path) -> Result<Store, OpenError> {
+    let mut dir = DataDir::open(path)?;
+    dir.found(Identity { cluster: ClusterId([5; 16]), node: 1, incarnation: 1 })?;
+    dir.open_store(DiskOptions { low: 4 << 20, critical: 1 << 20, slack: 1 << 20, ballast: 1 << 20 })
+}
+
+/// The process to kill runs this test as well, and founds the directory.
+#[test]
+fn a_founding_survives_kill_9() {
+    if let Ok(dir) = std::env::var(NEW_DIR) {
+        let _store = found(Path::new(&dir)).unwrap();
+        // Killed at the latest now.
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        return;
+    }
+    for made in [
+        "LOCK",
+        "IDENTITY",
+        "ballast",
+        "WATERMARK",
+        "raft.new",
+        "raft.new/CURRENT",
+        "raft",
+        "sm",
+        "sm/1.new",
+        "sm/1.new/1/CURRENT",
+        "sm/1.new/CURRENT",
+        "sm/1",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill::a_founding_survives_kill_9", "--nocapture"])
+            .env(NEW_DIR, dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // What is there for a moment only may be missed; then the next name stops the loop.
+        let begun = Instant::now();
+        while !dir.path().join(made).exists() && !dir.path().join("sm/1").exists() {
+            assert!(begun.elapsed() < DEADLINE, "{made} never came");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Err(refused) = found(dir.path()) {
+            panic!("killed when {made} was there: {refused}");
+        }
+    }
 }
 
 fn state_options(dir: &Path) -> StateOptions {
@@ -171,11 +231,8 @@ fn applied(index: u64) -> Applied {
 }
 
 /// Commits from where the state is; flushes and installs now and then; prints what is durable, until it is killed.
-#[test]
-#[ignore = "a child of the_state_survives_kill_9"]
-fn child_that_writes_a_state() {
-    let Ok(dir) = std::env::var(STATE_DIR) else { return };
-    let state = RocksState::open(state_options(Path::new(&dir))).unwrap();
+fn write_a_state(dir: &Path) {
+    let state = RocksState::open(state_options(dir)).unwrap();
     let start = state.applied().last.map_or(0, |last| last.index + 1);
     let mut out = std::io::stdout();
     for index in start..start + 1_000_000 {
@@ -192,14 +249,18 @@ fn child_that_writes_a_state() {
     }
 }
 
+/// The process to kill runs this test as well, and writes.
 #[test]
 fn the_state_survives_kill_9() {
+    if let Ok(dir) = std::env::var(STATE_DIR) {
+        return write_a_state(Path::new(&dir));
+    }
     let dir = tempfile::tempdir().unwrap();
     let mut dice = Dice(11);
     let mut model = ticketrail_core::MemView::new();
     let mut next = 0;
     for round in 0..kills(12) {
-        let child = spawn("kill::child_that_writes_a_state", STATE_DIR, dir.path(), 0);
+        let child = spawn("kill::the_state_survives_kill_9", STATE_DIR, dir.path(), 0);
         let durable = kill_after(child, "flushed ", 1 + dice.roll(12)).unwrap();
         let state = RocksState::open(state_options(dir.path())).unwrap();
         let at = state.applied().last.expect("something applied").index;

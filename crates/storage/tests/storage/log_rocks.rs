@@ -152,14 +152,11 @@ fn the_last_handle_may_go_in_a_callback() {
     assert_eq!(answer.recv_timeout(DEADLINE).unwrap(), Ok(()));
 }
 
+/// Set in the process in which no file may grow past a limit: its directory.
 const FULL_DISK: &str = "TICKETRAIL_TEST_FULL_DISK";
 
-/// Runs in a process of its own, in which no file may grow past a limit.
-#[test]
-#[ignore = "a child of a_failed_write_poisons"]
-fn child_with_a_full_disk() {
-    let Ok(dir) = std::env::var(FULL_DISK) else { return };
-    let log = RocksLog::open(options(Path::new(&dir))).unwrap();
+fn write_until_it_fails(dir: &Path) {
+    let log = RocksLog::open(options(dir)).unwrap();
     let mut durable = 0;
     let error = loop {
         let answer = call(&log, &Op::Append(GROUPS[0], vec![record(1, durable, 8000)])).unwrap();
@@ -179,15 +176,19 @@ fn child_with_a_full_disk() {
     println!("durable={durable}");
 }
 
+/// A second process runs this test as well, and writes.
 #[test]
 fn a_failed_write_poisons() {
+    if let Ok(dir) = std::env::var(FULL_DISK) {
+        return write_until_it_fails(Path::new(&dir));
+    }
     let dir = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     // The limit must fail the write instead of killing the process.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""])
         .arg(program)
-        .args(["--exact", "log_rocks::child_with_a_full_disk", "--ignored", "--nocapture"])
+        .args(["--exact", "log_rocks::a_failed_write_poisons", "--nocapture"])
         .env(FULL_DISK, dir.path())
         .output()
         .unwrap();

@@ -50,6 +50,9 @@ const RULES: &[Rule] = &[
             "crates/xtask/",
             // It measures the log's own sync.
             "crates/storage/src/*/committer.rs",
+            // They measure.
+            "crates/storage/examples/",
+            "crates/node/examples/",
         ],
         not_in_tests: true,
         instead: "the clock is read in crates/node/src/clock.rs (server) and crates/client/src/retry.rs (client); take the time as an argument",

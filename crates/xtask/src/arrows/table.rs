@@ -18,7 +18,7 @@ pub(super) struct Row {
 /// The crates.
 ///
 /// ```text
-/// rail ──► server ──► api ──► node ──► storage ──► core
+/// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
 /// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node
 /// ```
@@ -60,7 +60,7 @@ pub(super) const CRATES: &[Row] = &[
     },
     Row {
         package: "ticketrail-server",
-        uses: &["ticketrail-api", "ticketrail-node", "ticketrail-core", "ticketrail-proto"],
+        uses: &["ticketrail-api", "ticketrail-node", "ticketrail-storage", "ticketrail-core", "ticketrail-proto"],
         outside: None,
         outside_in_tests: &[],
         never_reaches: &["clap"],

@@ -1,0 +1,8 @@
+//! A node of one voter, with a real openraft inside, on the stores in memory.
+
+mod polls;
+mod queues;
+mod refusals;
+mod restarts;
+mod rig;
+mod time;
