@@ -17,6 +17,8 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use crate::poll::pause;
+
 /// Longer than anything takes here.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -124,7 +126,7 @@ pub(crate) async fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
             return found;
         }
         assert!(Instant::now() < deadline, "expected {what} within {DEADLINE:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        pause().await;
     }
 }
 

@@ -9,6 +9,7 @@ use v1::settle_result::Outcome;
 use v1::settlement::Verdict;
 
 use crate::harness::*;
+use crate::poll::pause;
 
 #[tokio::test]
 async fn a_message_goes_round() {
@@ -25,7 +26,7 @@ async fn a_message_goes_round() {
         available: None,
     };
     let sent = client.enqueue(enqueue("orders", vec![order.clone(), message("second")])).await.unwrap().into_inner();
-    let commit = sent.commit.clone().unwrap();
+    let commit = sent.commit.unwrap();
     assert!(commit.index > 0 && commit.term > 0 && commit.node == 1 && !commit.replayed, "{commit:?}");
     let first = enqueued(&sent.results[0]).clone();
     assert_eq!((first.sequence, enqueued(&sent.results[1]).sequence), (1, 2));
@@ -250,6 +251,6 @@ async fn parked(server: &Server, count: u32) {
             return;
         }
         assert!(std::time::Instant::now() < deadline, "expected {count} parked receives, but {status:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        pause().await;
     }
 }
