@@ -18,6 +18,7 @@ use ticketrail_core::command::{
 use ticketrail_core::{Command, GroupId};
 use ticketrail_node::call::{Call, ReceiveCall};
 use ticketrail_node::{Disk, Handle, Node, NodeConfig};
+use ticketrail_storage::log::{LeaderId, LogId, LogRecord, Payload, RaftLog as _};
 use ticketrail_storage::rocks::{LogOptions, RocksLog, RocksState, StateOptions};
 use tokio::task::JoinSet;
 
@@ -35,10 +36,11 @@ async fn main() -> Result<(), Failure> {
     let dir = arguments.next().map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     let seconds = arguments.next().map_or(Ok(5), |text| text.parse())?;
     std::fs::create_dir_all(&dir)?;
-    let log = RocksLog::open(LogOptions::new(dir.join("raft"), dir.join("WATERMARK")))?;
+    let log = Arc::new(RocksLog::open(LogOptions::new(dir.join("raft"), dir.join("WATERMARK")))?);
     let state = RocksState::open(StateOptions::new(dir.join("sm"), GroupId::QUEUES))?;
     let started = Instant::now();
-    let node = Node::start(NodeConfig::default(), Arc::new(log), Arc::new(state), Disk::endless()).await?;
+    let node = Node::start(NodeConfig::default(), log.clone(), Arc::new(state), Disk::endless()).await?;
+    println!("started after {:?}", started.elapsed());
     let handle = node.handle();
     handle.serving().await;
     println!("serves after {:?}", started.elapsed());
@@ -59,18 +61,40 @@ async fn main() -> Result<(), Failure> {
     println!("both at once     {sent:>8.0} /s in, {done:>8.0} /s out");
 
     let mut times = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..500 {
         let began = Instant::now();
         handle.call(call(commit(1, BODY))).await?;
         times.push(began.elapsed());
     }
-    times.sort();
-    println!("one at a time    p50 {:?}, p99 {:?}", times[100], times[197]);
+    print_times("one at a time", times);
+    print_times("the log's sync", syncs(&log).await?);
     println!("{:?}", handle.status());
     let began = Instant::now();
     node.shutdown().await?;
     println!("stopped in {:?}", began.elapsed());
     Ok(())
+}
+
+/// How long the log alone takes to make 1 KiB durable, in a group of its own.
+async fn syncs(log: &RocksLog) -> Result<Vec<Duration>, Failure> {
+    let (group, leader) = (GroupId(u32::MAX), LeaderId { term: 1, node: 1 });
+    let first = log.state(group).last.map_or(0, |last| last.index + 1);
+    let mut times = Vec::new();
+    for index in first..first + 500 {
+        let payload = Payload::Normal(Bytes::from(vec![b'x'; BODY]));
+        let (done, durable) = tokio::sync::oneshot::channel();
+        let began = Instant::now();
+        let record = LogRecord { id: LogId { leader, index }, payload };
+        log.append(group, vec![record], Box::new(move |result| drop(done.send(result))));
+        durable.await??;
+        times.push(began.elapsed());
+    }
+    Ok(times)
+}
+
+fn print_times(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    println!("{what:<16} p50 {:?}, p99 {:?}", times[times.len() / 2], times[times.len() * 99 / 100]);
 }
 
 /// Runs producers, consumers or both; messages a second sent and finished.

@@ -18,7 +18,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Puts a command through the log and waits for its outcome. Dropping the future does not take the command back.
+    /// Puts a command through the log and waits for its outcome. Where the future is dropped, it may happen or not.
     pub async fn call(&self, call: Call) -> Result<Done, CallError> {
         self.shared.call(call).await
     }

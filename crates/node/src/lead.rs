@@ -4,17 +4,22 @@
 //! secret, where there is none, and a tick. Only then do callers' requests follow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ticketrail_core::Command;
 use ticketrail_core::command::{InitCluster, Tick};
 use ticketrail_storage::log::LeaderId;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::broken::Broken;
 use crate::clock::{Clock, ClusterClock};
 use crate::consensus::{AppliedState, Consensus, ReadRefused, Standing};
 use crate::queue::{Pending, Queue};
 use crate::signals::Signals;
+
+/// How long it waits where a leader is not confirmed yet.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// A term in which this node leads and has applied all earlier entries.
 #[derive(Debug, Clone)]
@@ -67,10 +72,17 @@ impl Leading {
     async fn begin(&self, leader: LeaderId) {
         let elected = self.clock.now();
         self.signals.begin();
-        match self.consensus.read_index().await {
-            Ok(()) => {}
-            // Another standing is on its way.
-            Err(ReadRefused::NotLeader { .. } | ReadRefused::NoQuorum | ReadRefused::Stopped) => return,
+        loop {
+            match self.consensus.read_index().await {
+                Ok(()) => break,
+                Err(ReadRefused::Stopped) => return,
+                Err(ReadRefused::NotLeader { .. } | ReadRefused::NoQuorum) => {
+                    if self.standing.borrow().leading != Some(leader) {
+                        return;
+                    }
+                    sleep(AGAIN).await;
+                }
+            }
         }
         let stored = match self.state.clock() {
             Ok(stored) => stored,

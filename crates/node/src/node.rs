@@ -30,12 +30,19 @@ use crate::signals::Signals;
 use crate::waiters::Waiters;
 use crate::{keeper, raft, retention, scheduler};
 
-/// One replica. Owns every task of it; to be ended with [`Node::shutdown`].
+/// One replica. Owns every task of it; to be ended with [`Node::shutdown`]. Where it is dropped instead, its tasks end
+/// soon, as after a loss of power.
 pub struct Node {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
-    watcher: JoinHandle<()>,
+    watcher: Option<JoinHandle<()>>,
     stop: watch::Sender<bool>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
 }
 
 impl Node {
@@ -93,7 +100,7 @@ impl Node {
         });
         let (stop, stopping) = watch::channel(false);
         let tasks = jobs(&shared, tell, &stopping).into_iter().map(tokio::spawn).collect();
-        Ok(Node { shared, tasks, watcher, stop })
+        Ok(Node { shared, tasks, watcher: Some(watcher), stop })
     }
 
     /// For its callers.
@@ -108,13 +115,15 @@ impl Node {
 
     /// Stops in order: refuses new calls, ends the polls with `Draining`, waits for what is on its way, flushes, and
     /// ends every task.
-    pub async fn shutdown(self) -> Result<(), ShutdownError> {
+    pub async fn shutdown(mut self) -> Result<(), ShutdownError> {
+        let tasks = std::mem::take(&mut self.tasks);
+        let watcher = self.watcher.take();
         let shared = &self.shared;
         shared.draining.store(true, Ordering::SeqCst);
         shared.waiters.close(&Unavailable::Draining);
         self.drained().await;
         self.stop.send_replace(true);
-        for task in self.tasks {
+        for task in tasks {
             if let Err(error) = task.await {
                 shared.broken.report(format!("a task has panicked: {error}"));
             }
@@ -126,8 +135,10 @@ impl Node {
             Ok(())
         };
         shared.consensus.stop().await;
-        // It ends with openraft.
-        let _ = self.watcher.await;
+        if let Some(watcher) = watcher {
+            // It ends with openraft.
+            let _ = watcher.await;
+        }
         match shared.broken.reason() {
             Some(reason) => Err(ShutdownError::Broken(reason)),
             None => flushed,

@@ -113,14 +113,18 @@ impl Shared {
                 }
             }
         }
-        if self.may_refuse(id, repeat)? {
-            if !commit.enqueue.is_empty() && self.disk.is_low() {
-                return Err(CallError::DiskLow);
-            }
-            check_sizes(commit)?;
-            if let Some(full) = refused.filter(|_| commit.settle.is_empty() && none_fits(commit, &looks)) {
-                return Err(CallError::Rejected(Rejection::Full(full)));
-            }
+        let refusal = if !commit.enqueue.is_empty() && self.disk.is_low() {
+            Some(CallError::DiskLow)
+        } else if let Err(too_large) = check_sizes(commit) {
+            Some(too_large)
+        } else {
+            let full = refused.filter(|_| commit.settle.is_empty() && none_fits(commit, &looks));
+            full.map(|full| CallError::Rejected(Rejection::Full(full)))
+        };
+        if let Some(refusal) = refusal
+            && self.may_refuse(id, repeat)?
+        {
+            return Err(refusal);
         }
         Ok(Admitted { loads, delivering: looks.iter().map(|look| !look.paused).collect() })
     }

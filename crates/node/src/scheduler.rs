@@ -164,8 +164,8 @@ impl<'s> Term<'s> {
         let until_due = due.map(|due| {
             Duration::from_millis(due.saturating_sub(now_ms)).max(self.quiet_until.saturating_duration_since(now))
         });
-        let until_idle = IDLE.saturating_sub(idle);
-        let nap = [until_lease, until_due, Some(until_idle), Some(NAP)].into_iter().flatten().min().unwrap_or(NAP);
+        let until_idle = (self.ticks == 0).then(|| IDLE.saturating_sub(idle));
+        let nap = [until_lease, until_due, until_idle].into_iter().flatten().fold(NAP, Duration::min);
         Ok(Some(nap.max(Duration::from_millis(1))))
     }
 

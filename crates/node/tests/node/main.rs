@@ -1,5 +1,9 @@
 //! A node of one voter, with a real openraft inside, on the stores in memory.
 
+<<<<<<< HEAD
+=======
+mod hours;
+>>>>>>> node
 mod poll;
 mod polls;
 mod queues;

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! The pause between two looks of a poll. Every loop around it has a deadline.
 
 use std::time::Duration;
@@ -5,4 +6,29 @@ use std::time::Duration;
 /// Lets the node go on for a moment.
 pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(5)).await;
+=======
+//! How tests wait: for a condition, until a deadline.
+
+use std::time::{Duration, Instant};
+
+use crate::rig::SOON;
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    until_it(what, async || condition()).await;
+}
+
+/// Waits until a condition holds that has to be asked for.
+pub(crate) async fn until_it(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "expected {what} within {SOON:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Lets simulated time pass.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+>>>>>>> node
 }

@@ -4,7 +4,8 @@ use ticketrail_core::command::{DeleteQueue, Pause, PauseQueue};
 use ticketrail_core::{Command, Rejection};
 use ticketrail_node::call::{CallError, Unavailable};
 
-use crate::rig::{Rig, SOON, body, call, enqueue, queue, receive, until};
+use crate::poll::until;
+use crate::rig::{Rig, SOON, body, call, enqueue, queue, receive};
 
 #[tokio::test]
 async fn an_enqueue_wakes_a_parked_receive_in_its_own_entry() {

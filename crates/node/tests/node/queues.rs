@@ -3,7 +3,7 @@
 use ticketrail_core::command::Verdict;
 use ticketrail_core::reply::SettleOutcome;
 
-use crate::rig::{Rig, body, enqueue, enqueued, receive};
+use crate::rig::{Rig, body, call, enqueue, enqueued, receive};
 
 #[tokio::test]
 async fn a_message_goes_in_out_and_away() {
@@ -80,5 +80,24 @@ async fn what_is_released_is_ready_again_and_nothing_is_counted() {
     assert!(matches!(rig.settle(&first[0], release).await, SettleOutcome::Readied(_)));
     let second = rig.receive("orders", 1_000).await;
     assert_eq!((second[0].receive_count, second[0].failures), (2, 0));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn requests_that_fit_no_entry_together_share_it_out() {
+    let rig = Rig::start().await;
+    let (many, large) = (vec!["x"; 1_000], "x".repeat(1 << 20));
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..24 {
+        let handle = rig.handle.clone();
+        let command = if n % 2 == 0 { enqueue("orders", &many, 60_000) } else { enqueue("large", &[&large], 0) };
+        calls.spawn(async move { call(&handle, command).await });
+    }
+    let done = calls.join_all().await;
+    assert!(done.iter().all(Result::is_ok), "{:?}", done.iter().filter(|done| done.is_err()).collect::<Vec<_>>());
+    assert_eq!(rig.info("orders").await.expect("the queue").stats.delayed, 12_000);
+    assert_eq!(rig.info("large").await.expect("the queue").stats.ready, 12);
+    let got = rig.receive_call(receive("large", 12, 0)).await.expect("a receive").deliveries;
+    assert_eq!(got.len(), 4, "a receive's reply is bounded, to 4 MiB");
     rig.stop().await;
 }

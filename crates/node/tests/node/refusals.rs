@@ -10,7 +10,8 @@ use ticketrail_core::{Rejection, RequestId};
 use ticketrail_node::call::{Call, CallError};
 use ticketrail_node::{Disk, NodeConfig};
 
-use crate::rig::{Rig, SOON, call, enqueue, enqueued, receive, until};
+use crate::poll::until;
+use crate::rig::{Rig, SOON, call, enqueue, enqueued, receive};
 
 #[tokio::test]
 async fn a_full_queue_refuses_without_a_log_entry() {

@@ -56,7 +56,7 @@ async fn the_log_is_purged_once_its_effects_are_flushed() {
     for n in 0..20 {
         rig.enqueue("orders", &n.to_string()).await;
     }
-    crate::rig::until("a purged log", || rig.handle.status().purged_index.is_some()).await;
+    crate::poll::until("a purged log", || rig.handle.status().purged_index.is_some()).await;
     let status = rig.handle.status();
     assert!(status.purged_index <= status.flushed_index);
     let rig = rig.crash().await;

@@ -1,7 +1,7 @@
 //! A node to test, and the calls that tests make.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ticketrail_core::command::{
@@ -11,7 +11,7 @@ use ticketrail_core::query::{Clock as StateClock, Delivery, QueueInfo};
 use ticketrail_core::reply::{Answered, EnqueueOutcome, Enqueued, SettleOutcome};
 use ticketrail_core::{Answer, Command, Query, Reply, RequestId};
 use ticketrail_node::call::{Call, CallError, Deliveries, Done, Freshness, ReceiveCall};
-use ticketrail_node::{Clock, Disk, Handle, Node, NodeConfig};
+use ticketrail_node::{Clock, Disk, Handle, Node, NodeConfig, Work};
 use ticketrail_storage::mem::{MemLog, MemState};
 
 use crate::poll::pause;
@@ -35,6 +35,12 @@ impl Rig {
 
     pub(crate) async fn start_with(config: NodeConfig) -> Self {
         Self::start_on(config, Arc::default(), Arc::default(), Disk::endless()).await
+    }
+
+    /// A node whose time stands still unless somebody waits, for a test with `start_paused`.
+    pub(crate) async fn simulated() -> Self {
+        let clock = Clock::simulated(1_700_000_000_000);
+        Self::start_with(NodeConfig { clock, work: Work::Inline, ..NodeConfig::default() }).await
     }
 
     pub(crate) async fn start_on(config: NodeConfig, log: Arc<MemLog>, state: Arc<MemState>, disk: Disk) -> Self {
@@ -166,6 +172,7 @@ pub(crate) fn enqueued(reply: &Reply) -> Vec<Enqueued> {
 pub(crate) fn body(delivery: &Delivery) -> &str {
     std::str::from_utf8(&delivery.content.body).expect("text")
 }
+<<<<<<< HEAD
 
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -175,3 +182,5 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
         pause().await;
     }
 }
+=======
+>>>>>>> node
