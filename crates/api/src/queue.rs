@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ticketrail_core::command::OpenSession;
 use ticketrail_core::query::Page;
-use ticketrail_core::reply::{Committed, EnqueueResult, SettleResult};
+use ticketrail_core::reply::Committed;
 use ticketrail_core::{Answer, Answered, Command, Query, limits};
 use ticketrail_node::Handle;
 use ticketrail_node::call::{Deliveries, ReceiveCall};
@@ -64,7 +64,7 @@ impl QueueService for QueueApi {
         let response = match self.commit(command, request_id, timeout).await {
             Ok((commit, committed)) => v1::EnqueueResponse {
                 commit: Some(commit),
-                results: each(asked, &committed.enqueued, |result: &EnqueueResult| message::enqueue_result(result))?,
+                results: each(asked, &committed.enqueued, message::enqueue_result)?,
             },
             // The leader refuses without a log entry where nothing fits; to the caller it is the same refusal.
             Err(refusal) if refusal.reason == reason::FULL => {
@@ -98,7 +98,7 @@ impl QueueService for QueueApi {
         let command = settle::settle(settlements)?;
         let asked = command.settle.len();
         let (commit, committed) = self.commit(command, request_id, timeout).await?;
-        let results = each(asked, &committed.settled, |result: &SettleResult| settle::settle_result(result))?;
+        let results = each(asked, &committed.settled, settle::settle_result)?;
         Ok(Response::new(v1::SettleResponse { commit: Some(commit), results }))
     }
 
@@ -108,7 +108,7 @@ impl QueueService for QueueApi {
         let command = settle::extend(extensions)?;
         let asked = command.settle.len();
         let (commit, committed) = self.commit(command, request_id, timeout).await?;
-        let results = each(asked, &committed.settled, |result: &SettleResult| settle::extend_result(result))?;
+        let results = each(asked, &committed.settled, settle::extend_result)?;
         Ok(Response::new(v1::ExtendResponse { commit: Some(commit), results }))
     }
 

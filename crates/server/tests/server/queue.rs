@@ -25,7 +25,7 @@ async fn a_message_goes_round() {
         available: None,
     };
     let sent = client.enqueue(enqueue("orders", vec![order.clone(), message("second")])).await.unwrap().into_inner();
-    let commit = sent.commit.clone().unwrap();
+    let commit = sent.commit.unwrap();
     assert!(commit.index > 0 && commit.term > 0 && commit.node == 1 && !commit.replayed, "{commit:?}");
     let first = enqueued(&sent.results[0]).clone();
     assert_eq!((first.sequence, enqueued(&sent.results[1]).sequence), (1, 2));
@@ -239,17 +239,3 @@ async fn peek(client: &mut Client, queue: &str, state: v1::MessageState) -> Vec<
 }
 
 type Client = v1::queue_service_client::QueueServiceClient<tonic::transport::Channel>;
-
-/// Waits until `count` receives are parked, as the node's status tells.
-async fn parked(server: &Server, count: u32) {
-    let mut admin = server.admin().await;
-    let deadline = std::time::Instant::now() + DEADLINE;
-    loop {
-        let status = admin.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner();
-        if status.parked_receives == u64::from(count) {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "expected {count} parked receives, but {status:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
