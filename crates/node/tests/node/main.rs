@@ -1,5 +1,6 @@
 //! A node of one voter, with a real openraft inside, on the stores in memory.
 
+mod poll;
 mod polls;
 mod queues;
 mod refusals;

@@ -14,6 +14,8 @@ use ticketrail_node::call::{Call, CallError, Deliveries, Done, Freshness, Receiv
 use ticketrail_node::{Clock, Disk, Handle, Node, NodeConfig};
 use ticketrail_storage::mem::{MemLog, MemState};
 
+use crate::poll::pause;
+
 /// The longest that anything here takes.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -170,6 +172,6 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !condition() {
         assert!(Instant::now() < deadline, "expected {what} within {SOON:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pause().await;
     }
 }

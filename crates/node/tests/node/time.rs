@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ticketrail_core::command::{Extend, Verdict};
 use ticketrail_core::reply::SettleOutcome;
 
+use crate::poll::pause;
 use crate::rig::{Rig, enqueue, enqueued, receive, until};
 
 #[tokio::test]
@@ -132,7 +133,7 @@ async fn an_idle_leader_keeps_the_clocks_going() {
             break;
         }
         assert!(Instant::now() < deadline, "{now:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause().await;
     }
     rig.stop().await;
 }

@@ -239,3 +239,28 @@ async fn peek(client: &mut Client, queue: &str, state: v1::MessageState) -> Vec<
 }
 
 type Client = v1::queue_service_client::QueueServiceClient<tonic::transport::Channel>;
+
+#[tokio::test]
+async fn a_page_that_would_not_fit_a_reply_is_shorter() {
+    let server = Server::start().await;
+    let mut client = server.queues().await;
+    let wide = || v1::NewMessage { headers: BTreeMap::from([("h".into(), "x".repeat(16_000))]), ..message("x") };
+    for _ in 0..5 {
+        client.enqueue(enqueue("orders", vec![wide(); 240])).await.unwrap();
+    }
+    let (mut sequences, mut token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let page_token = std::mem::take(&mut token);
+        let request = v1::PeekRequest { queue: "orders".into(), page_size: 1_000, page_token, ..Default::default() };
+        let page = client.peek(request).await.unwrap().into_inner();
+        sequences.extend(page.messages.iter().map(|info| info.sequence));
+        pages += 1;
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(sequences, (1..=1_200).collect::<Vec<_>>());
+    assert!(pages >= 3, "{pages}");
+    server.stop().await;
+}
