@@ -1,8 +1,18 @@
-//! The pause between two looks of a poll. Every loop around it has a deadline.
+//! Looking at a condition until it holds, or the deadline is over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Lets the server go on for a moment.
-pub(crate) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(5)).await;
+/// Longer than anything takes here.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Looks until there is something.
+pub(crate) async fn poll<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "expected {what} within {DEADLINE:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
