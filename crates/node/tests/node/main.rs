@@ -1,9 +1,6 @@
 //! A node of one voter, with a real openraft inside, on the stores in memory.
 
-<<<<<<< HEAD
-=======
 mod hours;
->>>>>>> node
 mod poll;
 mod polls;
 mod queues;

@@ -1,12 +1,3 @@
-<<<<<<< HEAD
-//! The pause between two looks of a poll. Every loop around it has a deadline.
-
-use std::time::Duration;
-
-/// Lets the node go on for a moment.
-pub(crate) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(5)).await;
-=======
 //! How tests wait: for a condition, until a deadline.
 
 use std::time::{Duration, Instant};
@@ -30,5 +21,4 @@ pub(crate) async fn until_it(what: &str, mut condition: impl AsyncFnMut() -> boo
 /// Lets simulated time pass.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
->>>>>>> node
 }

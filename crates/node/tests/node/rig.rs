@@ -14,8 +14,6 @@ use ticketrail_node::call::{Call, CallError, Deliveries, Done, Freshness, Receiv
 use ticketrail_node::{Clock, Disk, Handle, Node, NodeConfig, Work};
 use ticketrail_storage::mem::{MemLog, MemState};
 
-use crate::poll::pause;
-
 /// The longest that anything here takes.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -172,15 +170,3 @@ pub(crate) fn enqueued(reply: &Reply) -> Vec<Enqueued> {
 pub(crate) fn body(delivery: &Delivery) -> &str {
     std::str::from_utf8(&delivery.content.body).expect("text")
 }
-<<<<<<< HEAD
-
-/// Waits until a condition holds.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !condition() {
-        assert!(Instant::now() < deadline, "expected {what} within {SOON:?}");
-        pause().await;
-    }
-}
-=======
->>>>>>> node
