@@ -14,10 +14,10 @@ use crate::poll::poll;
 /// How long anything may take before a test gives up on it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The program under test: `TICKETRAIL_RAIL_BIN`, which `cargo xtask test` sets.
+/// The program under test: `TICKETRAIL_TEST_RAIL_BIN`, which `cargo xtask test` sets.
 pub fn rail() -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os("TICKETRAIL_RAIL_BIN").map(PathBuf::from);
-    path.context("expected the path of a built `rail` in TICKETRAIL_RAIL_BIN; run `cargo xtask test`")
+    let path = std::env::var_os("TICKETRAIL_TEST_RAIL_BIN").map(PathBuf::from);
+    path.context("expected the path of a built `rail` in TICKETRAIL_TEST_RAIL_BIN; run `cargo xtask test`")
 }
 
 /// A server, running or not. Killed when dropped.

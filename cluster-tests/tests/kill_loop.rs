@@ -1,6 +1,6 @@
 //! One node, killed with -9 again and again under load: nothing acknowledged is lost, nothing is applied twice.
 //!
-//! `TICKETRAIL_KILLS` says how often, 5 by default.
+//! `TICKETRAIL_TEST_SERVER_KILLS` says how often, 5 by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,7 +73,7 @@ async fn consume(ledger: Arc<Ledger>, url: String, consumer: usize, done: Arc<At
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_and_nothing_applied_twice() -> anyhow::Result<()> {
-    let kills: u32 = std::env::var("TICKETRAIL_KILLS").map_or(Ok(5), |text| text.parse())?;
+    let kills: u32 = std::env::var("TICKETRAIL_TEST_SERVER_KILLS").map_or(Ok(5), |text| text.parse())?;
     let dir = tempfile::tempdir()?;
     let mut server = tokio::task::block_in_place(|| Server::start(dir.path(), &[]))?;
     let ledger = Arc::new(Ledger::default());

@@ -79,7 +79,7 @@ impl Command {
             }
             Command::Test => {
                 "Sets the machine up, builds `rail`, runs every test of every crate, doc tests included, and ends with\n\
-                 the line `N passed, N failed`. The tests find the program through TICKETRAIL_RAIL_BIN.\n\
+                 the line `N passed, N failed`. The tests find the program through TICKETRAIL_TEST_RAIL_BIN.\n\
                  A test that needs root and has none prints `skipped: needs root`; with CI=true a skip is a failure.\n\
                  A build that fails and a test program that dies each count as one failure.\n"
             }

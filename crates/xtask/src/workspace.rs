@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use cargo_metadata::{CargoOpt, Message, Metadata, MetadataCommand};
 
 /// The environment variable through which tests get the path of a built `rail`.
-pub(crate) const RAIL_BIN: &str = "TICKETRAIL_RAIL_BIN";
+pub(crate) const RAIL_BIN: &str = "TICKETRAIL_TEST_RAIL_BIN";
 
 /// What stands first on PATH where it exists: compilers that remember what they compiled.
 const CCACHE: &str = "/usr/lib/ccache";

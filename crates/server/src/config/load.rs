@@ -117,7 +117,7 @@ impl Environment {
 fn foreign(key: &str) -> bool {
     let kubernetes =
         key.starts_with("port") || key.starts_with("service_") || key.contains("_service_") || key.contains("_port");
-    CLIENT_VARIABLES.contains(&key) || key.starts_with("tls_") || kubernetes
+    CLIENT_VARIABLES.contains(&key) || key.starts_with("tls_") || key.starts_with("test_") || kubernetes
 }
 
 fn variable(key: &str) -> String {
@@ -271,6 +271,7 @@ mod tests {
             ("TICKETRAIL_ADDR", "x"),
             ("TICKETRAIL_NAMESPACE", "x"),
             ("TICKETRAIL_TLS_CA", "x"),
+            ("TICKETRAIL_TEST_RAIL_BIN", "x"),
             ("TICKETRAIL_SERVICE_HOST", "10.0.0.1"),
             ("TICKETRAIL_PORT_50000_TCP_ADDR", "10.0.0.1"),
             ("TICKETRAIL_PEERS_SERVICE_PORT", "50001"),
