@@ -25,10 +25,8 @@ pub struct Replay {
 }
 
 fn clock(view: &dyn View) -> anyhow::Result<Clock> {
-    match answer(view, &Query::Clock)? {
-        Answer::Clock(clock) => Ok(clock),
-        other => bail!("expected a clock, but got {other:?}"),
-    }
+    let answered = answer(view, &Query::Clock)?;
+    if let Answer::Clock(clock) = answered { Ok(clock) } else { bail!("expected a clock, but got {answered:?}") }
 }
 
 /// Checks the data directory of a stopped node.

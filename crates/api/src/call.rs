@@ -20,7 +20,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 /// The answer must be on its way before the client gives up: this much of the time is left for it.
 const TIMEOUT_RESERVE: Duration = Duration::from_millis(50);
 
-/// How long the node may take: the client's `grpc-timeout` less what the answer needs to travel.
+/// How long the node may take: the client's `grpc-timeout` less what the answer needs to travel. Past the whole of it
+/// the transport answers, with a bare CANCELLED that says nothing.
 pub(crate) fn timeout(metadata: &MetadataMap) -> Duration {
     deadline(metadata).unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX)
 }
@@ -29,6 +30,11 @@ pub(crate) fn timeout(metadata: &MetadataMap) -> Duration {
 pub(crate) fn deadline(metadata: &MetadataMap) -> Option<Duration> {
     let timeout = parse_timeout(metadata.get("grpc-timeout")?.to_str().ok()?)?;
     Some(timeout.saturating_sub(TIMEOUT_RESERVE.min(timeout / 4)))
+}
+
+/// How long a receive may wait within `deadline`, so that an empty answer still gets home.
+pub(crate) fn wait_within(deadline: Duration) -> Duration {
+    deadline.saturating_sub(TIMEOUT_RESERVE.min(deadline / 4))
 }
 
 /// Reads `200m`, `5S`: at most eight digits and a unit.
@@ -139,6 +145,8 @@ mod tests {
         assert_eq!(timeout(&with("99999999H")), TIMEOUT_MAX);
         assert_eq!(deadline(&with("2000000u")), Some(Duration::from_millis(1_950)));
         assert_eq!(deadline(&MetadataMap::new()), None);
+        assert_eq!(wait_within(Duration::from_millis(1_950)), Duration::from_millis(1_900));
+        assert_eq!(wait_within(Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use ticketrail_core::command::OpenSession;
 use ticketrail_core::query::Page;
-use ticketrail_core::reply::{Committed, EnqueueResult, SettleResult};
+use ticketrail_core::reply::Committed;
 use ticketrail_core::{Answer, Answered, Command, Query, limits};
 use ticketrail_node::Handle;
-use ticketrail_node::call::{Deliveries, ReceiveCall};
+use ticketrail_node::call::{CallError, Deliveries, ReceiveCall};
 use ticketrail_proto::v1::queue_service_server::QueueService;
 use ticketrail_proto::{reason, v1};
 use tonic::{Request, Response, Status};
 
-use crate::Settings;
 use crate::call::{self, Changed};
 use crate::convert::field::{self, duration_of_ms};
 use crate::convert::{message, receive, settle};
 use crate::status::Refusal;
+use crate::{MESSAGE_BYTES, Settings};
 
 /// The service. Cheap to clone.
 #[derive(Clone)]
@@ -46,6 +46,9 @@ impl QueueApi {
     }
 }
 
+/// Bytes of one page of messages: a reply with room to spare.
+const PAGE_BYTES: usize = MESSAGE_BYTES / 2;
+
 /// Translates each result of a commit; there must be as many as were asked for.
 fn each<R, W>(asked: usize, results: &[R], to_wire: impl Fn(&R) -> Result<W, Refusal>) -> Result<Vec<W>, Refusal> {
     if results.len() != asked {
@@ -64,7 +67,7 @@ impl QueueService for QueueApi {
         let response = match self.commit(command, request_id, timeout).await {
             Ok((commit, committed)) => v1::EnqueueResponse {
                 commit: Some(commit),
-                results: each(asked, &committed.enqueued, |result: &EnqueueResult| message::enqueue_result(result))?,
+                results: each(asked, &committed.enqueued, message::enqueue_result)?,
             },
             // The leader refuses without a log entry where nothing fits; to the caller it is the same refusal.
             Err(refusal) if refusal.reason == reason::FULL => {
@@ -81,10 +84,15 @@ impl QueueService for QueueApi {
         let wire = request.into_inner();
         let (id, repeat) = field::request_id(wire.request_id)?;
         let (receive, wait) = receive::receive(wire)?;
-        let wait = deadline.map_or(wait, |deadline| wait.min(deadline));
+        let wait = deadline.map_or(wait, |deadline| wait.min(call::wait_within(deadline)));
         let auto_create = self.settings.auto_create;
-        let call = ReceiveCall { receive, id, repeat, wait, auto_create };
-        let Deliveries { deliveries, reply, origin } = self.handle.receive(call).await.map_err(Refusal::from)?;
+        let receiving = self.handle.receive(ReceiveCall { receive, id, repeat, wait, auto_create });
+        let Deliveries { deliveries, reply, origin } = match deadline {
+            // What was leased meanwhile is released with the dropped future.
+            Some(deadline) => tokio::time::timeout(deadline, receiving).await.unwrap_or(Err(CallError::Unknown)),
+            None => receiving.await,
+        }
+        .map_err(Refusal::from)?;
         Ok(Response::new(v1::ReceiveResponse {
             deliveries: deliveries.into_iter().map(message::delivery).collect(),
             commit: reply.map(|reply| call::commit(&reply, origin)),
@@ -98,7 +106,7 @@ impl QueueService for QueueApi {
         let command = settle::settle(settlements)?;
         let asked = command.settle.len();
         let (commit, committed) = self.commit(command, request_id, timeout).await?;
-        let results = each(asked, &committed.settled, |result: &SettleResult| settle::settle_result(result))?;
+        let results = each(asked, &committed.settled, settle::settle_result)?;
         Ok(Response::new(v1::SettleResponse { commit: Some(commit), results }))
     }
 
@@ -108,7 +116,7 @@ impl QueueService for QueueApi {
         let command = settle::extend(extensions)?;
         let asked = command.settle.len();
         let (commit, committed) = self.commit(command, request_id, timeout).await?;
-        let results = each(asked, &committed.settled, |result: &SettleResult| settle::extend_result(result))?;
+        let results = each(asked, &committed.settled, settle::extend_result)?;
         Ok(Response::new(v1::ExtendResponse { commit: Some(commit), results }))
     }
 
@@ -117,16 +125,21 @@ impl QueueService for QueueApi {
         let v1::PeekRequest { namespace, queue, state, page_size, page_token, omit_bodies, stale_ok } =
             request.into_inner();
         let queue = field::queue(namespace, queue)?;
-        let query = Query::Peek {
-            queue: queue.clone(),
-            state: message::message_state(state)?,
-            after: field::cursor(&page_token)?,
-            limit: call::page_size(page_size)?,
-        };
-        let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
-        let Answer::Messages(page) = answer else { return Err(Refusal::mismatch("a page of messages").into()) };
-        let Some(Page { messages, next }) = page else {
-            return Err(Refusal::queue_not_found(&queue.namespace, &queue.name).into());
+        let (state, after) = (message::message_state(state)?, field::cursor(&page_token)?);
+        let mut limit = call::page_size(page_size)?;
+        let (messages, next, origin) = loop {
+            let query = Query::Peek { queue: queue.clone(), state, after: after.clone(), limit };
+            let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
+            let Answer::Messages(page) = answer else { return Err(Refusal::mismatch("a page of messages").into()) };
+            let Some(Page { messages, next }) = page else {
+                return Err(Refusal::queue_not_found(&queue.namespace, &queue.name).into());
+            };
+            let fitting = message::fitting(&messages, PAGE_BYTES);
+            if fitting >= messages.len() {
+                break (messages, next, origin);
+            }
+            // Only the node knows where a shorter page ends.
+            limit = fitting.max(1);
         };
         let clock = call::clock(&self.handle, timeout).await?;
         let messages = messages.into_iter().map(|info| {

@@ -36,7 +36,7 @@ pub(crate) struct Refusal {
     /// When another try is worth it.
     pub(crate) retry_after: Option<Duration>,
     /// The field to blame and what is wrong with it.
-    pub(crate) field: Option<(String, String)>,
+    pub(crate) field: Option<Box<FieldError>>,
 }
 
 /// A field outside its limits. `reason` reads "expected …, but …".
@@ -115,8 +115,8 @@ impl From<Refusal> for Status {
         if let Some(after) = refusal.retry_after {
             details.set_retry_info(Some(after));
         }
-        if let Some((field, description)) = refusal.field {
-            details.add_bad_request_violation(field, description);
+        if let Some(error) = refusal.field {
+            details.add_bad_request_violation(error.field, error.reason);
         }
         Status::with_error_details(refusal.code, refusal.message, details)
     }
@@ -125,10 +125,10 @@ impl From<Refusal> for Status {
 type Metadata = std::collections::HashMap<String, String>;
 
 impl From<FieldError> for Refusal {
-    fn from(FieldError { field, reason }: FieldError) -> Self {
-        let mut refusal = Refusal::new(Code::InvalidArgument, reason::INVALID, format!("{field}: {reason}"));
-        refusal.metadata.insert("field".to_owned(), field.clone());
-        refusal.field = Some((field, reason));
+    fn from(error: FieldError) -> Self {
+        let text = format!("{}: {}", error.field, error.reason);
+        let mut refusal = Refusal::new(Code::InvalidArgument, reason::INVALID, text).with("field", &error.field);
+        refusal.field = Some(Box::new(error));
         refusal
     }
 }

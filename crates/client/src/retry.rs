@@ -70,8 +70,8 @@ impl Ended {
 
     /// Reads a status: what the transport or the server says about the attempt.
     pub(crate) fn from_status(status: &Status) -> Self {
-        if !connected(status) {
-            return Ended::NotSent(sources(status));
+        if let Some(why) = not_connected(status) {
+            return Ended::NotSent(why);
         }
         let refusal = Refusal::from_status(status);
         match (status.code(), &refusal.reason) {
@@ -106,16 +106,18 @@ impl Ended {
     }
 }
 
-/// Whether the attempt had a connection to go over.
-fn connected(status: &Status) -> bool {
+/// Why the attempt had no connection to go over; `None`: it had one.
+fn not_connected(status: &Status) -> Option<String> {
+    let mut connecting = false;
+    let mut last = None;
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return false;
-        }
+        connecting |= error.is::<tonic::ConnectError>();
+        last = Some(error);
         source = error.source();
     }
-    true
+    // The deepest cause is what the operating system said.
+    last.filter(|_| connecting).map(|cause| format!("no server was reached: {cause}"))
 }
 
 /// A status in words, with what lies beneath it.
@@ -308,6 +310,8 @@ impl Attempts {
     /// The call's error.
     pub(crate) fn error(&self, stop: Stop) -> Error {
         let waited = now().saturating_duration_since(self.started);
+        // In whole milliseconds: it is for people.
+        let waited = Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         match stop {
             Stop::Refused(refusal) => Error::Refused(refusal),
             Stop::Unavailable(last, reason) => Error::Unavailable { last, waited, reason },

@@ -10,7 +10,7 @@ use crate::time::{LeaseTime, Timestamp};
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
-    /// Where the clocks stand.
+    /// Where the clocks stand in the state; a leader tells cluster time as it would stamp it now.
     Clock,
     /// The queues of a namespace, by name.
     Queues {

@@ -32,7 +32,12 @@ impl Shared {
             Freshness::Linearizable => self.read_index().await?,
             Freshness::StaleOk => {}
         }
-        Ok((self.read(query).await?, self.origin()))
+        let mut answer = self.read(query).await?;
+        // The state's clock stands still between entries; whoever reckons an age wants the time it is.
+        if let (Answer::Clock(clock), Some(lead)) = (&mut answer, &*self.lead.borrow()) {
+            clock.cluster = clock.cluster.max(lead.clock.now());
+        }
+        Ok((answer, self.origin()))
     }
 
     /// Answers from the state as it is: a small question here, a large one where it may take its time.

@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     #[arg(
         long,
         env = "TICKETRAIL_TIMEOUT",
-        default_value = "10s",
+        default_value = "5s",
         value_parser = parse::duration,
         value_name = "DURATION",
         global = true,

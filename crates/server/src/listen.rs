@@ -32,9 +32,13 @@ pub(crate) enum ListenError {
 
 /// Listens on `address`.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => ListenError::InUse(address),
-        ErrorKind::AddrNotAvailable => ListenError::NotHere(address),
-        _ => ListenError::Other { address, error },
+    TcpListener::bind(address).await.map_err(|error| {
+        if error.kind() == ErrorKind::AddrInUse {
+            ListenError::InUse(address)
+        } else if error.kind() == ErrorKind::AddrNotAvailable {
+            ListenError::NotHere(address)
+        } else {
+            ListenError::Other { address, error }
+        }
     })
 }

@@ -142,6 +142,26 @@ pub(crate) fn message_info(info: MessageInfo, clock: &Clock) -> v1::MessageInfo 
     }
 }
 
+/// How many of the first messages have at most `max` bytes together: contents and histories.
+pub(crate) fn fitting(messages: &[MessageInfo], max: usize) -> usize {
+    // Ids, names, times and counters of a message, and of a failure.
+    const OVERHEAD: usize = 1_024;
+    const FAILURE_OVERHEAD: usize = 128;
+    let size = |info: &MessageInfo| {
+        let history = info.history.iter().map(|f| f.worker.len() + f.code.len() + f.text.len() + FAILURE_OVERHEAD);
+        usize::try_from(info.content.size()).unwrap_or(usize::MAX).saturating_add(OVERHEAD + history.sum::<usize>())
+    };
+    let mut left = max;
+    messages
+        .iter()
+        .take_while(|info| {
+            let fits = size(info) <= left;
+            left = left.saturating_sub(size(info));
+            fits
+        })
+        .count()
+}
+
 fn message(
     id: MessageId,
     queue: ticketrail_core::command::QueueRef,

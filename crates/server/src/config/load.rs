@@ -177,11 +177,10 @@ struct Reason<'a>(&'a figment::error::Kind);
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use figment::error::Kind;
-        match self.0 {
-            Kind::InvalidType(got, expected) | Kind::InvalidValue(got, expected) => {
-                write!(f, "expected {expected}, but got {got}")
-            }
-            other => write!(f, "{other}"),
+        if let Kind::InvalidType(got, expected) | Kind::InvalidValue(got, expected) = self.0 {
+            write!(f, "expected {expected}, but got {got}")
+        } else {
+            write!(f, "{}", self.0)
         }
     }
 }

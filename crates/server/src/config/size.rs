@@ -27,7 +27,7 @@ impl Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = UNITS.into_iter().find(|(_, bytes)| self.0 != 0 && self.0 % bytes == 0);
+        let unit = UNITS.into_iter().find(|(_, bytes)| self.0 != 0 && self.0.is_multiple_of(*bytes));
         let (name, bytes) = unit.unwrap_or(("B", 1));
         write!(f, "{} {name}", self.0 / bytes)
     }

@@ -157,6 +157,7 @@ async fn queues_are_listed_by_name_in_pages_of_their_namespace() {
 async fn a_node_shows_itself() {
     let server = Server::start().await;
     let mut admin = server.admin().await;
+    send(&mut server.queues().await, "orders", &["a"]).await;
     let status = admin.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner();
     assert_eq!((status.node, status.leader, status.role()), (1, 1, v1::NodeRole::Leader));
     assert!(status.serving && !status.draining && status.broken.is_empty(), "{status:?}");

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -17,8 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// Longer than anything takes here.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) use crate::poll::{DEADLINE, poll};
 
 /// A configuration for a server in `dir`: quick elections, a free port, no ballast.
 pub(crate) fn config(dir: &Path) -> Config {
@@ -113,19 +112,17 @@ impl Stopping {
 }
 
 async fn ready_address(file: PathBuf) -> String {
-    poll("the ready file", || std::fs::read_to_string(&file).ok()).await
+    poll("the ready file", async || std::fs::read_to_string(&file).ok()).await
 }
 
-/// Looks until there is something.
-pub(crate) async fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "expected {what} within {DEADLINE:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// Waits until `count` receives are parked, as the node's status tells.
+pub(crate) async fn parked(server: &Server, count: u64) {
+    let mut admin = server.admin().await;
+    poll(&format!("{count} parked receives"), async || {
+        let status = admin.get_status(v1::GetStatusRequest {}).await.expect("a status").into_inner();
+        (status.parked_receives == count).then_some(())
+    })
+    .await;
 }
 
 pub(crate) fn message(body: &str) -> v1::NewMessage {

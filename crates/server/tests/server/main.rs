@@ -3,6 +3,7 @@
 mod admin;
 mod harness;
 mod lifecycle;
+mod poll;
 mod queue;
 mod refusals;
 mod sessions;

@@ -25,7 +25,7 @@ async fn a_message_goes_round() {
         available: None,
     };
     let sent = client.enqueue(enqueue("orders", vec![order.clone(), message("second")])).await.unwrap().into_inner();
-    let commit = sent.commit.clone().unwrap();
+    let commit = sent.commit.unwrap();
     assert!(commit.index > 0 && commit.term > 0 && commit.node == 1 && !commit.replayed, "{commit:?}");
     let first = enqueued(&sent.results[0]).clone();
     assert_eq!((first.sequence, enqueued(&sent.results[1]).sequence), (1, 2));
@@ -240,16 +240,27 @@ async fn peek(client: &mut Client, queue: &str, state: v1::MessageState) -> Vec<
 
 type Client = v1::queue_service_client::QueueServiceClient<tonic::transport::Channel>;
 
-/// Waits until `count` receives are parked, as the node's status tells.
-async fn parked(server: &Server, count: u32) {
-    let mut admin = server.admin().await;
-    let deadline = std::time::Instant::now() + DEADLINE;
-    loop {
-        let status = admin.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner();
-        if status.parked_receives == u64::from(count) {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "expected {count} parked receives, but {status:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+#[tokio::test]
+async fn a_page_that_would_not_fit_a_reply_is_shorter() {
+    let server = Server::start().await;
+    let mut client = server.queues().await;
+    let wide = || v1::NewMessage { headers: BTreeMap::from([("h".into(), "x".repeat(16_000))]), ..message("x") };
+    for _ in 0..5 {
+        client.enqueue(enqueue("orders", vec![wide(); 240])).await.unwrap();
     }
+    let (mut sequences, mut token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let page_token = std::mem::take(&mut token);
+        let request = v1::PeekRequest { queue: "orders".into(), page_size: 1_000, page_token, ..Default::default() };
+        let page = client.peek(request).await.unwrap().into_inner();
+        sequences.extend(page.messages.iter().map(|info| info.sequence));
+        pages += 1;
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(sequences, (1..=1_200).collect::<Vec<_>>());
+    assert!(pages >= 3, "{pages}");
+    server.stop().await;
 }

@@ -1,0 +1,273 @@
+//! `rail` against a server of its own: what commands print, and how they end.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A server that ends with its stdin.
+struct Server {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    address: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_rail"))
+            .args(["serve", "--stop-with-stdin", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--log-level", "info", "--ballast-bytes", "0 B", "--data-dir"])
+            .arg(dir.path().join("data"))
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let stdin = process.stdin.take();
+        let mut lines = BufReader::new(process.stderr.take().expect("stderr")).lines();
+        let address = lines
+            .by_ref()
+            .map(|line| line.expect("a log line"))
+            .find_map(|line| {
+                let line: Value = serde_json::from_str(&line).ok()?;
+                let serving = line["message"] == "serving";
+                serving.then(|| line["address"].as_str().map(str::to_owned)).flatten()
+            })
+            .expect("the server ended before it served");
+        // Its log is read to the end, so that it never waits for room.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, stdin, address: format!("http://{address}"), _dir: dir }
+    }
+
+    /// Runs `rail` with `args` and something on stdin.
+    fn rail_with(&self, args: &[&str], input: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rail"));
+        command.args(args).env("TICKETRAIL_ADDR", &self.address).env_remove("TICKETRAIL_NAMESPACE");
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        process.stdin.take().expect("stdin").write_all(input.as_bytes()).expect("written");
+        Ran::new(args, process.wait_with_output().expect("ended"))
+    }
+
+    fn rail(&self, args: &[&str]) -> Ran {
+        self.rail_with(args, "")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let status = self.process.wait().expect("ended");
+        if !std::thread::panicking() {
+            assert!(status.success(), "the server stops in order: {status}");
+        }
+    }
+}
+
+struct Ran {
+    args: String,
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn new(args: &[&str], output: Output) -> Self {
+        Self {
+            args: args.join(" "),
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    #[track_caller]
+    fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "rail {}\n{}\n{}", self.args, self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "rail {}: expected {text:?} in {:?}", self.args, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn json(self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("rail {}: {error}: {}", self.args, self.stdout))
+    }
+}
+
+/// Receives one message, and gives back its token.
+fn token(server: &Server, queue: &str) -> String {
+    let received = server.rail(&["msg", "receive", queue, "--wait", "5s", "-o", "json"]).ends(0).json();
+    received[0]["lease_token"].as_str().expect("a token").to_owned()
+}
+
+#[test]
+fn a_messages_life() {
+    let server = Server::start(&[]);
+    let empty = server.rail(&["queue", "ls"]).ends(0).says("no queues yet");
+    assert_eq!(empty.stdout, "NAME  READY  LEASED  DELAYED  OLDEST  DEAD\n");
+    let send = ["msg", "send", "orders", "hello", "--tag", "table=7", "-H", "traceparent=00", "--type", "order.placed"];
+    let sent = server.rail(&[&send[..], &["-o", "json"]].concat()).ends(0).json();
+    let id = sent[0]["id"].as_str().expect("an id").to_owned();
+    let peeked = server.rail(&["msg", "peek", "orders", "-o", "jsonl"]).ends(0).json();
+    assert_eq!((peeked["id"].as_str(), peeked["body"].as_str()), (Some(id.as_str()), Some("hello")));
+    assert_eq!((peeked["tags"]["table"].as_str(), peeked["headers"]["traceparent"].as_str()), (Some("7"), Some("00")));
+
+    let token = token(&server, "orders");
+    let listed = server.rail(&["queue", "ls", "-o", "json"]).ends(0).json();
+    assert_eq!((listed[0]["ready"].as_u64(), listed[0]["leased"].as_u64()), (Some(0), Some(1)));
+    server.rail(&["msg", "extend", &token, "--lease", "30s"]).ends(0);
+    let acked = server.rail(&["msg", "ack", &token, "-o", "json"]).ends(0).json();
+    assert_eq!(acked[0]["outcome"], "acked");
+    server.rail(&["msg", "ack", &token]).ends(5).says("the message is gone");
+    server.rail(&["msg", "get", &id]).ends(4).says(" next: ");
+    server.rail(&["msg", "receive", "orders"]).ends(0).says("nothing ready");
+}
+
+#[test]
+fn failures_lead_to_the_dead_letter_queue_with_their_history() {
+    let server = Server::start(&[]);
+    server.rail(&["queue", "create", "jobs", "--max-attempts", "2", "--backoff-base", "1ms"]).ends(0);
+    server.rail(&["msg", "send", "jobs", "fails"]).ends(0);
+    for (attempt, outcome) in [(1, "delayed"), (2, "dead_lettered")] {
+        let token = token(&server, "jobs");
+        let nack = ["msg", "nack", &token, "--code", "E42", "--text", "no luck", "-o", "json"];
+        assert_eq!(server.rail(&nack).ends(0).json()[0]["outcome"], outcome, "attempt {attempt}");
+    }
+    server.rail(&["msg", "send", "jobs", "rejected"]).ends(0);
+    let token = token(&server, "jobs");
+    server.rail(&["msg", "nack", &token, "--permanent", "--code", "BAD", "--text", "worse"]).ends(0);
+
+    let dead = server.rail(&["dlq", "show", "jobs", "-o", "json"]).ends(0).json();
+    let reasons: Vec<_> = dead.as_array().expect("a list").iter().map(|d| d["dead_letter"]["reason"].clone()).collect();
+    assert_eq!(reasons, ["attempts", "rejected"]);
+    assert_eq!(dead[0]["history"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        (dead[1]["history"][0]["code"].as_str(), dead[1]["history"][0]["text"].as_str()),
+        (Some("BAD"), Some("worse"))
+    );
+    let queues = server.rail(&["dlq", "ls", "-o", "json"]).ends(0).json();
+    assert_eq!((queues[0]["name"].as_str(), queues[0]["messages"].as_u64()), (Some("jobs.dlq"), Some(2)));
+    assert!(
+        server
+            .rail(&["queue", "ls"])
+            .ends(0)
+            .stdout
+            .lines()
+            .any(|line| line.starts_with("jobs ") && line.ends_with('2'))
+    );
+}
+
+#[test]
+fn a_bound_refuses_with_its_name_and_a_list_is_partly_done() {
+    let server = Server::start(&[]);
+    server.rail(&["queue", "create", "small", "--max-depth", "2"]).ends(0);
+    let lines =
+        server.rail_with(&["msg", "send", "small", "--lines", "-o", "json"], "a\nb\nc\n").ends(3).says("item 3: ");
+    assert_eq!(lines.json().as_array().map(Vec::len), Some(2));
+    server.rail(&["msg", "send", "small", "d"]).ends(9).says("max_depth").says("try again in 1s");
+    server.rail(&["queue", "update", "small", "--max-depth", "3"]).ends(0);
+    server.rail(&["msg", "send", "small", "d"]).ends(0);
+
+    server.rail(&["queue", "purge", "small"]).ends(2).says("remove 3 messages").says("--yes");
+    let purged = server.rail(&["queue", "purge", "small", "--yes", "-o", "json"]).ends(0).json();
+    assert_eq!(purged["messages"].as_u64(), Some(3));
+    server.rail(&["queue", "delete", "small", "--yes"]).ends(0);
+    server.rail(&["queue", "show", "small"]).ends(4).says("rail queue create");
+    server.rail(&["queue", "delete", "small", "--yes", "--if-exists"]).ends(0);
+}
+
+#[test]
+fn verbs_of_operators_do_what_they_say() {
+    let server = Server::start(&[]);
+    server.rail(&["queue", "create", "q"]).ends(0);
+    server.rail(&["queue", "create", "q"]).ends(5).says("rail queue update q");
+    server.rail(&["queue", "create", "q", "--if-not-exists"]).ends(0);
+    server.rail(&["queue", "update", "q"]).ends(2).says("expected a setting");
+    server.rail(&["msg", "send", "q", "x"]).ends(0);
+
+    let paused = server.rail(&["queue", "pause", "q", "--reason", "INC-42", "-o", "json"]).ends(0).json();
+    assert_eq!(paused["pause"]["reason"], "INC-42");
+    server.rail(&["msg", "receive", "q"]).ends(0).says("nothing ready");
+    server.rail(&["queue", "resume", "q"]).ends(0);
+    let token = token(&server, "q");
+    let released = server.rail(&["msg", "release", &token, "-o", "json"]).ends(0).json();
+    assert_eq!(released[0]["outcome"], "ready");
+
+    server.rail(&["queue", "close", "q"]).ends(0);
+    server.rail(&["msg", "send", "q", "y"]).ends(5).says("rail queue reopen q");
+    server.rail(&["queue", "reopen", "q"]).ends(0);
+    server.rail(&["msg", "send", "q", "y", "--delay", "1h"]).ends(0);
+    let delayed = server.rail(&["msg", "peek", "q", "--state", "delayed", "-o", "json"]).ends(0).json();
+    assert_eq!(delayed[0]["state"], "delayed");
+    let queue = server.rail(&["queue", "show", "q", "-o", "json"]).ends(0).json();
+    assert_eq!((queue["stats"]["ready"].as_u64(), queue["stats"]["delayed"].as_u64()), (Some(1), Some(1)));
+}
+
+#[test]
+fn mistakes_are_told_before_and_after_the_wire() {
+    let server = Server::start(&["--auto-create", "false"]);
+    server.rail(&["msg", "send", "nowhere", "x"]).ends(4).says("rail queue create");
+    server.rail(&["msg", "receive", "nowhere"]).ends(4);
+    server.rail(&["msg", "send", "bad name", "x"]).ends(2).says("expected only");
+    server.rail(&["msg", "get", "nonsense"]).ends(2);
+    server.rail(&["msg", "ack", "AAAA"]).ends(2).says("lease token");
+    server.rail(&["msg", "ack", "!"]).ends(2);
+    server.rail(&["msg", "send", "q", "--file", "/nonexistent/file"]).ends(4).says("/nonexistent/file");
+    // Whoever listens there speaks no gRPC, or nobody does.
+    server.rail(&["queue", "ls", "--address", "http://127.0.0.1:9", "--timeout", "200ms"]).ends(6).says("rail dev");
+    server.rail(&["queue", "ls", "--address", "ftp://x"]).ends(2);
+}
+
+#[test]
+fn a_second_server_on_one_directory_or_port_is_refused() {
+    let server = Server::start(&[]);
+    let port = server.address.trim_start_matches("http://").to_owned();
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = dir.path().join("data");
+    let other = other.to_str().expect("UTF-8");
+    let serve = ["serve", "--stop-with-stdin", "--data-dir", other, "--ballast-bytes", "0 B", "--listen", &port];
+    server.rail(&serve).ends(1).says("another process");
+    let data = server._dir.path().join("data");
+    let data = data.to_str().expect("UTF-8");
+    let serve = ["serve", "--data-dir", data, "--ballast-bytes", "0 B", "--listen", "127.0.0.1:0"];
+    server.rail(&serve).ends(1).says("error: ");
+}
+
+#[test]
+fn the_configuration_is_printed_and_checked() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rail")).args(args).env_clear().output().expect("ran");
+        Ran::new(args, output)
+    };
+    let printed = run(&["serve", "--print-config", "--flush-age", "7s"]).ends(0);
+    assert!(printed.stdout.contains("flush_age = \"7s\""), "{}", printed.stdout);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("rail.toml");
+    std::fs::write(&file, "data_dri = \"x\"\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    run(&["serve", "--print-config", "--config", file]).ends(2).says("data_dir");
+    let script = run(&["completions", "bash"]).ends(0);
+    assert!(script.stdout.contains("rail"), "a script");
+}
+
+#[test]
+fn a_short_measurement_counts_what_it_sent() {
+    let server = Server::start(&[]);
+    let bench = ["bench", "both", "--duration", "1s", "--outstanding", "16", "--rate", "200", "-o", "json"];
+    let report = server.rail(&bench).ends(0).json();
+    assert_eq!(report["errors"].as_u64(), Some(0));
+    assert_eq!(report["enqueue"]["messages"].as_u64(), Some(200));
+    assert_eq!(report["ack"]["messages"].as_u64(), Some(200));
+    let (p50, max) = (report["enqueue"]["p50_us"].as_u64(), report["enqueue"]["max_us"].as_u64());
+    assert!(Some(0) < p50 && p50 <= max, "{report}");
+    server.rail(&["queue", "show", "rail-bench"]).ends(4);
+}
