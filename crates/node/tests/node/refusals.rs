@@ -113,6 +113,8 @@ async fn a_call_whose_outcome_is_late_is_in_doubt_and_happens_once() {
 async fn too_much_that_waits_is_refused_and_what_waits_can_be_taken_back() {
     let config = NodeConfig { proposal_queue_bytes: 10_000, ..NodeConfig::default() };
     let rig = Rig::start_with(config).await;
+    // The node has a session for the calls now.
+    rig.enqueue("others", "one").await;
     rig.log.hold_syncs();
     let body = "x".repeat(4_000);
     let mut calls = tokio::task::JoinSet::new();
