@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ticketrail_core::{Effect, LogPosition, QueueId};
+use ticketrail_core::{Effect, QueueId};
 use tokio::sync::Notify;
 
 /// A lease that runs, in order of its end.
@@ -70,7 +70,7 @@ impl Signals {
     }
 
     /// An entry was applied.
-    pub(crate) fn applied(&self, _at: LogPosition, effects: Vec<Effect>) {
+    pub(crate) fn applied(&self, effects: Vec<Effect>) {
         if effects.is_empty() || !self.listening.load(Ordering::SeqCst) {
             return;
         }
@@ -193,8 +193,6 @@ impl Board {
 mod tests {
     use super::*;
 
-    const AT: LogPosition = LogPosition { term: 1, index: 1 };
-
     fn leased(sequence: u64, deadline_ms: u64) -> Effect {
         Effect::Leased { queue: QueueId(1), sequence, deadline_ms, granted_index: 5 }
     }
@@ -203,8 +201,8 @@ mod tests {
     fn leases_come_out_in_order_of_their_ends_and_only_once_due() {
         let signals = Signals::default();
         signals.begin();
-        signals.applied(AT, vec![leased(1, 30), leased(2, 10), leased(3, 20)]);
-        signals.applied(AT, vec![Effect::LeaseEnded { queue: QueueId(1), sequence: 3, deadline_ms: 20 }]);
+        signals.applied(vec![leased(1, 30), leased(2, 10), leased(3, 20)]);
+        signals.applied(vec![Effect::LeaseEnded { queue: QueueId(1), sequence: 3, deadline_ms: 20 }]);
         assert_eq!(signals.first_deadline_ms(), Some(10));
         let taken: Vec<u64> = signals.take_leases(29, 10).iter().map(|lease| lease.sequence).collect();
         assert_eq!(taken, [2]);
@@ -214,10 +212,10 @@ mod tests {
     #[test]
     fn a_follower_keeps_nothing() {
         let signals = Signals::default();
-        signals.applied(AT, vec![leased(1, 30), Effect::TickAgain]);
+        signals.applied(vec![leased(1, 30), Effect::TickAgain]);
         assert_eq!(signals.leases(), 0);
         signals.begin();
-        signals.applied(AT, vec![leased(1, 30), Effect::TickAgain, Effect::Due(7), Effect::Due(9)]);
+        signals.applied(vec![leased(1, 30), Effect::TickAgain, Effect::Due(7), Effect::Due(9)]);
         assert_eq!(signals.leases(), 1);
         assert_eq!(signals.take_told(), Told { due_ms: Some(7), tick_again: true });
         assert_eq!(signals.take_told(), Told::default());
@@ -230,9 +228,9 @@ mod tests {
         let signals = Signals::default();
         signals.begin();
         assert!(signals.sleep_until(Sleep { cluster_ms: 100, lease_ms: 50 }));
-        signals.applied(AT, vec![leased(1, 60), Effect::Due(100)]);
+        signals.applied(vec![leased(1, 60), Effect::Due(100)]);
         assert!(signals.sleep_until(Sleep { cluster_ms: 100, lease_ms: 60 }));
-        signals.applied(AT, vec![leased(2, 40)]);
+        signals.applied(vec![leased(2, 40)]);
         assert!(!signals.sleep_until(Sleep { cluster_ms: 100, lease_ms: 50 }));
     }
 }

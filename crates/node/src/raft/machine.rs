@@ -104,20 +104,18 @@ impl<S: StateStore> Applier<S> {
         match entry.payload {
             EntryPayload::Blank => {
                 self.store.commit(&WriteSet::new(), &Applied { last, membership: membership.clone() })?;
-                self.signals.applied(position, Vec::new());
                 Ok(Replies::default())
             }
             EntryPayload::Membership(new) => {
                 *membership = stored_membership_to_bytes(&StoredMembership::new(Some(entry.log_id), new));
                 self.store.commit(&WriteSet::new(), &Applied { last, membership: membership.clone() })?;
-                self.signals.applied(position, Vec::new());
                 Ok(Replies::default())
             }
             EntryPayload::Normal(proposal) => {
                 let entry = ticketrail_core::Entry::from_bytes(proposal.0)?;
                 let outcome = self.store.read(|view| ticketrail_core::apply(view, position, &entry))?;
                 self.store.commit(&outcome.writes, &Applied { last, membership: membership.clone() })?;
-                self.signals.applied(position, outcome.effects);
+                self.signals.applied(outcome.effects);
                 Ok(Replies(outcome.replies))
             }
         }

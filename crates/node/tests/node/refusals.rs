@@ -113,18 +113,17 @@ async fn a_call_whose_outcome_is_late_is_in_doubt_and_happens_once() {
 async fn too_much_that_waits_is_refused_and_what_waits_can_be_taken_back() {
     let config = NodeConfig { proposal_queue_bytes: 10_000, ..NodeConfig::default() };
     let rig = Rig::start_with(config).await;
+    // The node has a session for the calls now.
+    rig.enqueue("others", "one").await;
     rig.log.hold_syncs();
     let body = "x".repeat(4_000);
     let mut calls = tokio::task::JoinSet::new();
     // As many as there may be on their way; a tick of the node's own may be among them.
-    loop {
-        let before = rig.handle.status().entries_in_flight;
-        if before == 8 {
-            break;
-        }
+    while rig.handle.status().entries_in_flight < 8 {
         let (handle, command) = (rig.handle.clone(), enqueue("orders", &[&body], 0));
         calls.spawn(async move { call(&handle, command).await });
-        until("another entry on its way", || rig.handle.status().entries_in_flight > before).await;
+        let expected = calls.len().min(8);
+        until("another entry on its way", || rig.handle.status().entries_in_flight >= expected).await;
     }
     let admitted = calls.len() as u64;
     let timeout = Duration::from_millis(100);
