@@ -139,7 +139,7 @@ fn failures_lead_to_the_dead_letter_queue_with_their_history() {
     server.rail(&["msg", "send", "jobs", "fails"]).ends(0);
     for (attempt, outcome) in [(1, "delayed"), (2, "dead_lettered")] {
         let token = token(&server, "jobs");
-        let nack = ["msg", "nack", &token, "--code", "E42", "--text", "no luck", "-o", "json"];
+        let nack = ["msg", "nack", &token, "--code", "E42", "--text", "no luck", "--delay", "1ms", "-o", "json"];
         assert_eq!(server.rail(&nack).ends(0).json()[0]["outcome"], outcome, "attempt {attempt}");
     }
     server.rail(&["msg", "send", "jobs", "rejected"]).ends(0);

@@ -214,8 +214,8 @@ async fn settle(job: Job, invocation: Invocation) -> WorkerLine {
     let outcome = match &settled {
         Ok(Settled::Acked(_)) => AckOutcome::Acked,
         Ok(Settled::DeadLettered(_)) => AckOutcome::DeadLettered,
-        Ok(Settled::Delayed { .. }) => AckOutcome::Delayed,
-        Ok(Settled::Readied(_) | Settled::Purged(_)) => AckOutcome::Refused,
+        Ok(Settled::Delayed { .. } | Settled::Readied(_)) => AckOutcome::Again,
+        Ok(Settled::Purged(_)) => AckOutcome::Refused,
         Err(Error::Refused(refusal)) if refusal.reason == Reason::LeaseLost => AckOutcome::LeaseLost,
         Err(Error::Refused(_)) => AckOutcome::Refused,
         Err(Error::Unavailable { .. } | Error::Unknown { .. } | Error::Config { .. } | Error::Protocol { .. }) => {
