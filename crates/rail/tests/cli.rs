@@ -129,7 +129,7 @@ fn a_messages_life() {
     assert_eq!(acked[0]["outcome"], "acked");
     server.rail(&["msg", "ack", &token]).ends(5).says("the message is gone");
     server.rail(&["msg", "get", &id]).ends(4).says(" next: ");
-    server.rail(&["msg", "receive", "orders"]).ends(0).says("nothing ready");
+    server.rail(&["msg", "receive", "orders", "--wait", "0s"]).ends(0).says("nothing ready");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn verbs_of_operators_do_what_they_say() {
 
     let paused = server.rail(&["queue", "pause", "q", "--reason", "INC-42", "-o", "json"]).ends(0).json();
     assert_eq!(paused["pause"]["reason"], "INC-42");
-    server.rail(&["msg", "receive", "q"]).ends(0).says("nothing ready");
+    server.rail(&["msg", "receive", "q", "--wait", "0s"]).ends(0).says("nothing ready");
     server.rail(&["queue", "resume", "q"]).ends(0);
     let token = token(&server, "q");
     let released = server.rail(&["msg", "release", &token, "-o", "json"]).ends(0).json();
