@@ -59,5 +59,8 @@ pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};
 /// The status code in a [`Refusal`].
 pub use tonic::Code;
-/// The channel that [`ClientBuilder::channel`] takes.
-pub use tonic::transport::Channel;
+
+/// What [`ClientBuilder::channel`] takes, for a transport of your own: `Endpoint::connect_with_connector_lazy`.
+pub mod transport {
+    pub use tonic::transport::{Channel, Endpoint, Uri};
+}

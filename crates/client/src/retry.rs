@@ -73,6 +73,10 @@ impl Ended {
         if let Some(why) = not_connected(status) {
             return Ended::NotSent(why);
         }
+        if std::error::Error::source(status).is_some() {
+            // Made up here, of what befell the connection: whatever its code, the server did not say it.
+            return Ended::Unknown(sources(status));
+        }
         let refusal = Refusal::from_status(status);
         match (status.code(), &refusal.reason) {
             (Code::Unavailable, Reason::NotLeader | Reason::NoQuorum | Reason::Draining | Reason::NotInitialized) => {
@@ -471,6 +475,10 @@ mod tests {
         assert!(matches!(Ended::from_status(&broken), Ended::Unknown(_)));
         let lost = with(Code::FailedPrecondition, "LEASE_LOST");
         assert!(matches!(Ended::from_status(&lost), Ended::Refused(r) if r.reason == Reason::LeaseLost));
+        // HTTP/2's ENHANCE_YOUR_CALM becomes RESOURCE_EXHAUSTED, but is no server's word.
+        let mut local = Status::resource_exhausted("h2 protocol error");
+        local.set_source(std::sync::Arc::new(std::io::Error::other("enhance your calm")));
+        assert!(matches!(Ended::from_status(&local), Ended::Unknown(_)));
         let refused = Status::from_error(Box::new(tonic::ConnectError("connection refused".into())));
         assert!(matches!(Ended::from_status(&refused), Ended::NotSent(_)));
     }

@@ -262,6 +262,24 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_session_is_renewed_and_a_used_one_is_not() {
+        let sessions = Sessions::default();
+        sessions.add(&opened(7));
+        sessions.add(&opened(8));
+        assert!(sessions.idle().is_empty(), "both are new");
+        let long_ago = retry::now().checked_sub(RENEW_AFTER).expect("the machine runs for longer");
+        for session in lock(&sessions.open).iter() {
+            lock(&session.state).used_at = long_ago;
+        }
+        let used = ticket(&sessions);
+        assert_eq!(used.id(false).session, 7);
+        let idle = sessions.idle();
+        assert_eq!(idle.iter().map(|session| session.id()).collect::<Vec<_>>(), [8]);
+        idle.iter().for_each(|session| session.touch());
+        assert!(sessions.idle().is_empty());
+    }
+
+    #[test]
     fn sessions_are_bounded() {
         let sessions = Sessions::default();
         let mut held = Vec::new();

@@ -1,6 +1,6 @@
 //! `rail demo`: real orders through a durable queue while everything is killed, and an audit of what became of them.
 //!
-//! - [`run`]: the stage manager; [`producer`] and [`worker`]: its processes; [`cut`]: a network that cuts connections;
+//! - [`mod@run`]: the stage manager; [`producer`] and [`worker`]: its processes; [`cut`]: a network that cuts connections;
 //! - [`dataset`]: the orders; [`ledger`] and [`charges`]: what the processes write down;
 //! - [`tally`] and [`progress`]: where it stands; [`audit`] and [`report`]: how it ended.
 

@@ -129,7 +129,7 @@ fn a_messages_life() {
     assert_eq!(acked[0]["outcome"], "acked");
     server.rail(&["msg", "ack", &token]).ends(5).says("the message is gone");
     server.rail(&["msg", "get", &id]).ends(4).says(" next: ");
-    server.rail(&["msg", "receive", "orders"]).ends(0).says("nothing ready");
+    server.rail(&["msg", "receive", "orders", "--wait", "0s"]).ends(0).says("nothing ready");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn failures_lead_to_the_dead_letter_queue_with_their_history() {
     server.rail(&["msg", "send", "jobs", "fails"]).ends(0);
     for (attempt, outcome) in [(1, "delayed"), (2, "dead_lettered")] {
         let token = token(&server, "jobs");
-        let nack = ["msg", "nack", &token, "--code", "E42", "--text", "no luck", "-o", "json"];
+        let nack = ["msg", "nack", &token, "--code", "E42", "--text", "no luck", "--delay", "1ms", "-o", "json"];
         assert_eq!(server.rail(&nack).ends(0).json()[0]["outcome"], outcome, "attempt {attempt}");
     }
     server.rail(&["msg", "send", "jobs", "rejected"]).ends(0);
@@ -196,7 +196,7 @@ fn verbs_of_operators_do_what_they_say() {
 
     let paused = server.rail(&["queue", "pause", "q", "--reason", "INC-42", "-o", "json"]).ends(0).json();
     assert_eq!(paused["pause"]["reason"], "INC-42");
-    server.rail(&["msg", "receive", "q"]).ends(0).says("nothing ready");
+    server.rail(&["msg", "receive", "q", "--wait", "0s"]).ends(0).says("nothing ready");
     server.rail(&["queue", "resume", "q"]).ends(0);
     let token = token(&server, "q");
     let released = server.rail(&["msg", "release", &token, "-o", "json"]).ends(0).json();

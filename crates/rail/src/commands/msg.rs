@@ -116,7 +116,7 @@ struct Receive {
     #[arg(long, default_value_t = 1, value_name = "N")]
     max: u32,
     /// How long to wait for a first one, up to 60s
-    #[arg(long, value_parser = parse::duration, default_value = "0s", value_name = "DURATION")]
+    #[arg(long, value_parser = parse::duration, default_value = "10s", value_name = "DURATION")]
     wait: Duration,
     /// How long they are yours, 1s to 12h [default: the queue's lease]
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]

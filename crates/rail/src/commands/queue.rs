@@ -119,7 +119,7 @@ struct Settings {
     /// The longest backoff [default: 60s]
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     backoff_cap: Option<Duration>,
-    /// Where dead letters go [default: <QUEUE>.dlq]
+    /// Where dead letters go [default: QUEUE.dlq]
     #[arg(long, value_name = "QUEUE")]
     dead_letter_queue: Option<String>,
 }

@@ -109,7 +109,7 @@ pub(crate) fn audit(evidence: &Evidence) -> Audit {
                 match outcome {
                     AckOutcome::Acked => story.acked_ns.push(*at_ns),
                     AckOutcome::DeadLettered => story.dead_lettered = true,
-                    AckOutcome::Delayed | AckOutcome::LeaseLost | AckOutcome::Unknown => {}
+                    AckOutcome::Again | AckOutcome::LeaseLost | AckOutcome::Unknown => {}
                     AckOutcome::Refused => findings.push(format!("an ack of {} was refused", invocation.order)),
                 }
                 invocation
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_unknown_or_lost_ack_is_no_end() {
-        for outcome in [AckOutcome::Unknown, AckOutcome::LeaseLost, AckOutcome::Delayed] {
+        for outcome in [AckOutcome::Unknown, AckOutcome::LeaseLost, AckOutcome::Again] {
             let mut evidence = clean();
             for line in &mut evidence.workers {
                 if let WorkerLine::Settled { invocation, outcome: found, .. } = line

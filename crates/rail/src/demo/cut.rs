@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use hyper_util::rt::TokioIo;
-use ticketrail_client::Channel;
+use ticketrail_client::transport::{Channel, Endpoint, Uri};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tonic::transport::{Endpoint, Uri};
 
 const OPEN: u8 = 0;
 const ARMED: u8 = 1;

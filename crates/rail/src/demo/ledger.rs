@@ -97,11 +97,11 @@ pub(crate) enum AckOutcome {
     Acked,
     /// A permanent nack: in the dead-letter queue.
     DeadLettered,
-    /// A transient nack: again later.
-    Delayed,
+    /// A transient nack: again, later or at once.
+    Again,
     /// The lease was over: somebody else has it.
     LeaseLost,
-    /// Refused for another reason, or ready again: not expected here.
+    /// Refused for another reason, or purged: not expected here.
     Refused,
     /// No answer before the deadline.
     Unknown,

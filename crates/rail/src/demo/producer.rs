@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use ticketrail_client::{Client, Error, Sent};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -72,6 +73,19 @@ fn owner(index: usize, producers: usize) -> usize {
 }
 
 pub(crate) async fn run(args: ProducerArgs) -> Result<Exit, Failure> {
+    tokio::select! {
+        done = produce(args) => done,
+        () = stdin_closed() => Err(Failure::new(Exit::Failed, "stdin was closed", "run `rail demo`")),
+    }
+}
+
+/// Whoever started it is gone.
+async fn stdin_closed() {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = lines.next_line().await {}
+}
+
+async fn produce(args: ProducerArgs) -> Result<Exit, Failure> {
     let orders = dataset::orders(args.orders)?;
     let client = Client::builder().address(&args.address).timeout(CALL_TIMEOUT).connect()?;
     let cut = Cut::default();

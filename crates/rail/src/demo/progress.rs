@@ -50,7 +50,7 @@ impl Progress {
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             all.add(ProgressBar::new(orders as u64).with_style(style).with_prefix(name))
         };
-        let (acknowledged, finished) = (bar("acknowledged"), bar("finished"));
+        let (acknowledged, finished) = (bar("acknowledged"), bar("ended"));
         Self { kind: Kind::Bars { all, acknowledged, finished }, started }
     }
 
@@ -59,8 +59,8 @@ impl Progress {
         match &mut self.kind {
             Kind::Bars { acknowledged, finished, .. } => {
                 acknowledged.set_position(standing.acknowledged as u64);
-                finished.set_position(standing.finished as u64);
-                finished.set_message(format!("{} dead-lettered", standing.dead_lettered));
+                finished.set_position((standing.finished + standing.dead_lettered) as u64);
+                finished.set_message(format!("{} of them dead-lettered", standing.dead_lettered));
             }
             Kind::Lines { last } => {
                 if last.is_some_and(|last| last.elapsed() < LINE_EVERY) {
@@ -89,8 +89,8 @@ impl Progress {
     pub(crate) fn finish(&self) {
         match &self.kind {
             Kind::Bars { acknowledged, finished, .. } => {
-                acknowledged.finish();
-                finished.finish();
+                acknowledged.finish_and_clear();
+                finished.finish_and_clear();
             }
             Kind::Lines { .. } => {}
         }

@@ -27,6 +27,8 @@ const WORKERS: usize = 3;
 const READ_EVERY: Duration = Duration::from_millis(20);
 /// A fault that has not taken effect after so long never will.
 const FAULT_WITHIN: Duration = Duration::from_secs(30);
+/// A worker that has not stopped between line and ack after so long is killed, and another one told to.
+const PARK_WITHIN: Duration = Duration::from_secs(10);
 /// Without any order coming on for so long, the run is over.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
@@ -258,39 +260,56 @@ impl Run {
         }
     }
 
-    /// Has a worker stop between its ledger line and its ack, kills it there, and starts another in its place.
+    /// Has a worker stop between its ledger line and its ack, kills it there, and starts another in its place; with the
+    /// next worker where one does not stop.
     async fn kill_worker(&mut self) -> anyhow::Result<()> {
-        let mut worker = self.workers.remove(0);
-        let stdin = worker.process.stdin.as_mut().context("a worker without stdin")?;
-        stdin.write_all(format!("{PARK}\n").as_bytes()).await?;
-        stdin.flush().await?;
-        let stdout = worker.process.stdout.take().context("a worker without stdout")?;
-        let mut lines = BufReader::new(stdout).lines();
         let deadline = Instant::now() + FAULT_WITHIN;
-        let parked = loop {
-            tokio::select! {
-                line = lines.next_line() => break line?,
-                tick = self.tick() => tick?,
+        loop {
+            let mut worker = self.workers.remove(0);
+            let parked = self.park(&mut worker.process).await;
+            let killed = worker.process.kill_9().await?;
+            self.start_worker()?;
+            let name = &worker.name;
+            match parked? {
+                Some(victim) if killed => {
+                    let order = &victim.order;
+                    self.progress
+                        .event(format_args!("{name} killed with -9 after it charged {order} and before its ack"));
+                    self.victims.push(victim);
+                    return Ok(());
+                }
+                Some(_) | None => {
+                    self.progress
+                        .event(format_args!("{name} did not stop between its ledger line and its ack: once more"));
+                }
             }
             if Instant::now() > deadline {
-                break None;
-            }
-        };
-        let killed = worker.process.kill_9().await?;
-        self.start_worker()?;
-        match parked {
-            Some(line) if killed => {
-                let victim: Parked = serde_json::from_str(&line).context("what a parked worker said")?;
-                let name = &worker.name;
-                self.progress
-                    .event(format_args!("{name} killed with -9 after it charged {} and before its ack", victim.order));
-                self.victims.push(victim);
-            }
-            Some(_) | None => {
-                self.invalid.push(format!("{} did not stop between its ledger line and its ack", worker.name))
+                self.invalid.push("no worker could be killed between its ledger line and its ack".to_owned());
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// Tells a worker to stop between line and ack, and waits until it says so; `None`: it did not in time.
+    async fn park(&mut self, worker: &mut Process) -> anyhow::Result<Option<Parked>> {
+        let stdin = worker.stdin.as_mut().context("a worker without stdin")?;
+        stdin.write_all(format!("{PARK}\n").as_bytes()).await?;
+        stdin.flush().await?;
+        let stdout = worker.stdout.take().context("a worker without stdout")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let deadline = Instant::now() + PARK_WITHIN;
+        while Instant::now() < deadline {
+            let line = tokio::select! {
+                line = lines.next_line() => line?,
+                tick = self.tick() => {
+                    tick?;
+                    continue;
+                }
+            };
+            let line = line.context("expected a worker to say that it stopped, but it ended")?;
+            return serde_json::from_str(&line).map(Some).context("what a parked worker said");
+        }
+        Ok(None)
     }
 
     async fn wait_for_producers(&mut self) -> anyhow::Result<()> {

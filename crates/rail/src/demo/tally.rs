@@ -52,7 +52,7 @@ impl Tally {
                     let ends = match outcome {
                         AckOutcome::Acked => Some(&mut self.finished),
                         AckOutcome::DeadLettered => Some(&mut self.dead_lettered),
-                        AckOutcome::Delayed | AckOutcome::LeaseLost | AckOutcome::Refused | AckOutcome::Unknown => None,
+                        AckOutcome::Again | AckOutcome::LeaseLost | AckOutcome::Refused | AckOutcome::Unknown => None,
                     };
                     if let Some(ends) = ends {
                         ends.insert(invocation.order.clone());

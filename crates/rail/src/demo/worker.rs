@@ -105,6 +105,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, Failure> {
             Err(error) => eprintln!("{}: {error}", worker.args.name),
         }
     }
+    // Before it ends the process as failed.
     listener.abort();
     Ok(Exit::Ok)
 }
@@ -118,10 +119,11 @@ async fn listen(park: Arc<AtomicU8>, stop: watch::Sender<bool>) {
         }
     }
     let _ = stop.send(true);
-    if park.load(Ordering::SeqCst) == PARKED {
-        // Whoever should have killed it is gone.
-        std::process::exit(i32::from(Exit::Failed.code()));
+    if park.load(Ordering::SeqCst) != PARKED {
+        // What it has in hand is finished in order, unless everybody else is gone.
+        tokio::time::sleep(LEASE).await;
     }
+    std::process::exit(i32::from(Exit::Failed.code()));
 }
 
 impl Worker {
@@ -214,8 +216,8 @@ async fn settle(job: Job, invocation: Invocation) -> WorkerLine {
     let outcome = match &settled {
         Ok(Settled::Acked(_)) => AckOutcome::Acked,
         Ok(Settled::DeadLettered(_)) => AckOutcome::DeadLettered,
-        Ok(Settled::Delayed { .. }) => AckOutcome::Delayed,
-        Ok(Settled::Readied(_) | Settled::Purged(_)) => AckOutcome::Refused,
+        Ok(Settled::Delayed { .. } | Settled::Readied(_)) => AckOutcome::Again,
+        Ok(Settled::Purged(_)) => AckOutcome::Refused,
         Err(Error::Refused(refusal)) if refusal.reason == Reason::LeaseLost => AckOutcome::LeaseLost,
         Err(Error::Refused(_)) => AckOutcome::Refused,
         Err(Error::Unavailable { .. } | Error::Unknown { .. } | Error::Config { .. } | Error::Protocol { .. }) => {
