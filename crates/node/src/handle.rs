@@ -58,6 +58,8 @@ impl Shared {
             let admitted = self.check(&call.command, call.id.as_ref(), call.repeat)?;
             let (request, slot) = match call.id {
                 Some(id) => (Request::of(id, call.command.clone()), None),
+                // A renewal is the same once more; and the end of the session it renews is not the end of one of ours.
+                None if is_renewal(&call.command) => (Request::anonymous(call.command.clone()), None),
                 None => {
                     let slot = timeout_at(deadline, self.sessions.reserve()).await;
                     let slot = slot.map_err(|_| self.not_proposed(call.repeat))?;
@@ -119,4 +121,8 @@ impl Shared {
             CallError::Unavailable(Unavailable::NoQuorum)
         }
     }
+}
+
+fn is_renewal(command: &Command) -> bool {
+    matches!(command, Command::OpenSession(open) if open.renew != 0)
 }

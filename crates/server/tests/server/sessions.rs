@@ -107,6 +107,8 @@ async fn a_repeat_survives_a_restart_and_an_unknown_session_is_told() {
     for unknown in [session + 1, u64::MAX] {
         let status = client.enqueue(request(id(unknown, 1, 1))).await.unwrap_err();
         assert_eq!(code_and_reason(&status), (Code::FailedPrecondition, "SESSION_EXPIRED".into()), "{unknown}");
+        let status = client.open_session(v1::OpenSessionRequest { renew: unknown }).await.unwrap_err();
+        assert_eq!(code_and_reason(&status), (Code::FailedPrecondition, "SESSION_EXPIRED".into()), "{unknown}");
     }
     server.stop().await;
 }
