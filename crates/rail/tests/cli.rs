@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 
@@ -10,7 +11,9 @@ struct Server {
     process: Child,
     stdin: Option<ChildStdin>,
     address: String,
-    _dir: tempfile::TempDir,
+    /// The rest of its log.
+    log: Option<JoinHandle<Vec<String>>>,
+    dir: tempfile::TempDir,
 }
 
 impl Server {
@@ -38,8 +41,8 @@ impl Server {
             })
             .expect("the server ended before it served");
         // Its log is read to the end, so that it never waits for room.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, stdin, address: format!("http://{address}"), _dir: dir }
+        let log = Some(std::thread::spawn(move || lines.map_while(Result::ok).collect()));
+        Self { process, stdin, address: format!("http://{address}"), log, dir }
     }
 
     /// Runs `rail` with `args` and something on stdin.
@@ -62,7 +65,8 @@ impl Drop for Server {
         drop(self.stdin.take());
         let status = self.process.wait().expect("ended");
         if !std::thread::panicking() {
-            assert!(status.success(), "the server stops in order: {status}");
+            let log = self.log.take().map(|log| log.join().expect("read")).unwrap_or_default().join("\n");
+            assert!(status.success(), "expected the server to stop in order, but: {status}\n{log}");
         }
     }
 }
@@ -236,7 +240,7 @@ fn a_second_server_on_one_directory_or_port_is_refused() {
     let other = other.to_str().expect("UTF-8");
     let serve = ["serve", "--stop-with-stdin", "--data-dir", other, "--ballast-bytes", "0 B", "--listen", &port];
     server.rail(&serve).ends(1).says("another process");
-    let data = server._dir.path().join("data");
+    let data = server.dir.path().join("data");
     let data = data.to_str().expect("UTF-8");
     let serve = ["serve", "--data-dir", data, "--ballast-bytes", "0 B", "--listen", "127.0.0.1:0"];
     server.rail(&serve).ends(1).says("error: ");

@@ -124,18 +124,23 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, Failure> {
 pub(crate) fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(ticketrail_server::run(config, shutdown))?;
-    // Whatever still reads stdin on a thread of its own is not waited for.
-    runtime.shutdown_background();
+    // Dropped, the runtime waits for what still runs on its threads: none may be within RocksDB when this process
+    // ends and takes RocksDB's own statics down.
+    drop(runtime);
     Ok(Exit::Ok)
 }
 
 async fn stdin_closed() {
-    // A thread of its own: stdin cannot be read without one.
-    let read = tokio::task::spawn_blocking(|| {
+    let (closed, wait) = tokio::sync::oneshot::channel();
+    // A thread that the runtime does not wait for: nothing ends a read of stdin.
+    std::thread::spawn(move || {
         let mut end = [0; 64];
         while std::io::stdin().lock().read(&mut end).is_ok_and(|read| read > 0) {}
+        // Nobody waits any more where another signal came first.
+        let _ = closed.send(());
     });
-    let _ = read.await;
+    // A thread that has panicked means the same.
+    let _ = wait.await;
 }
 
 #[cfg(test)]
