@@ -407,6 +407,8 @@ pub struct NodeStatus {
     pub uptime: Duration,
     /// Settings in force that weaken a guarantee.
     pub unsafe_settings: Vec<String>,
+    /// Long polls that wait for messages now.
+    pub parked_receives: u64,
 }
 
 impl NodeStatus {
@@ -420,6 +422,7 @@ impl NodeStatus {
         };
         let disk = status.disk.unwrap_or_default();
         Self {
+            parked_receives: status.parked_receives,
             version: status.version,
             cluster_id: status.cluster_id,
             node: status.node,

@@ -167,7 +167,7 @@ fn peek(txn: &mut Txn<'_>, id: QueueId, state: MessageState, after: &[u8], limit
             let place = place_of(id, &key, &value)?;
             page.next = key;
             if let Some(info) = info(txn, place)?.filter(|info| info.state == state) {
-                bytes = bytes.saturating_add(info.content.body.len());
+                bytes = bytes.saturating_add(usize::try_from(info.content.size()).unwrap_or(usize::MAX));
                 page.messages.push(info);
             }
         }

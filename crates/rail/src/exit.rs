@@ -150,7 +150,7 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
     };
     let queue = refusal.metadata.get("queue").map_or("QUEUE", String::as_str);
     let next = match &refusal.reason {
-        Reason::Invalid => "mend that value; limits stand in `rail help` and docs/reference".to_owned(),
+        Reason::Invalid => "mend that value; limits stand in docs/limits.md".to_owned(),
         Reason::QueueNotFound => {
             "see what is there with `rail queue ls`, or make it with `rail queue create`".to_owned()
         }

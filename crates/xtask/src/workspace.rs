@@ -77,13 +77,12 @@ impl Workspace {
     /// Builds `rail` and returns the path of the program.
     pub(crate) fn build_rail(&self, profile: Profile) -> Result<PathBuf, String> {
         let mut command = self.cargo("build");
-        command.args(["--package", "ticketrail", "--bin", "rail", "--message-format", "json-render-diagnostics"]);
+        command.args(["--bin", "rail", "--message-format", "json-render-diagnostics"]);
+        // In the dev profile with the whole workspace selected, so that tests find all of it built with the same features.
         match profile {
-            Profile::Dev => {}
-            Profile::Release => {
-                command.arg("--release");
-            }
-        }
+            Profile::Dev => command.arg("--workspace"),
+            Profile::Release => command.args(["--package", "ticketrail", "--release"]),
+        };
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
