@@ -69,17 +69,17 @@ async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
     let metrics = raft.server_metrics();
     let (tell, standing) = watch::channel(standing_of::<R>(&metrics.borrow_watched().clone()));
     let watcher = tokio::spawn(watch_standing::<R, S>(raft.clone(), tell, broken));
+    // A voter without peers has nobody to wait for.
+    let peers = raft.voter_ids().any(|id| id != config.node_id);
     if !raft.is_initialized().await.map_err(stopped)? {
+        // This campaigns by itself.
         let alone = BTreeMap::from([(config.node_id, BasicNode { addr: String::new() })]);
         raft.initialize(alone).await.map_err(|error| match error {
             RaftError::APIError(InitializeError::NotAllowed(e)) => StartError::Consensus(e.to_string()),
             RaftError::APIError(InitializeError::NotInMembers(e)) => StartError::Consensus(e.to_string()),
             RaftError::Fatal(fatal) => stopped(fatal),
         })?;
-    }
-    // A voter without peers has nobody to wait for.
-    let peers = raft.voter_ids().any(|id| id != config.node_id);
-    if !peers {
+    } else if !peers {
         raft.trigger().elect(false).await.map_err(stopped)?;
     }
     Ok(Started { consensus: Arc::new(Group { raft, log }), standing, watcher })
