@@ -14,9 +14,11 @@ const FILES: [&str; 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    // A build script runs in its package's folder. A path taken when it was compiled would lead into another checkout where
+    // two share a target folder.
+    let root = Path::new("../../proto");
     println!("cargo:rerun-if-changed={}", root.display());
-    let descriptors = protox::compile(FILES, [&root])?;
+    let descriptors = protox::compile(FILES, [root])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("ticketrail.binpb"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure().bytes(".").btree_map(".").compile_fds(descriptors)?;
