@@ -34,9 +34,13 @@ pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Rejection {
     Rejection::Invalid(Invalid { field: field.into(), reason: reason.into() })
 }
 
+fn nameless() -> Rejection {
+    invalid("queue", "expected a queue's name, but there is none")
+}
+
 /// Checks a queue's two names.
 pub(crate) fn check_name(queue: Option<&QueueRef>) -> Result<&QueueRef, Rejection> {
-    let Some(queue) = queue else { return Err(invalid("queue", "expected a queue's name, but there is none")) };
+    let Some(queue) = queue else { return Err(nameless()) };
     if let Err(e) = Namespace::parse(queue.namespace.as_str()) {
         return Err(invalid("namespace", e.to_string()));
     }
@@ -48,7 +52,7 @@ pub(crate) fn check_name(queue: Option<&QueueRef>) -> Result<&QueueRef, Rejectio
 
 /// The queue of that name, which must be there.
 pub(crate) fn find(txn: &mut Txn<'_>, queue: Option<&QueueRef>) -> Result<Result<QueueId, Rejection>, Fault> {
-    let Some(queue) = queue else { return Ok(check_name(None).map(|_| QueueId(0))) };
+    let Some(queue) = queue else { return Ok(Err(nameless())) };
     // A name that a queue has is legal.
     match txn.queue_id(queue)? {
         Some(id) => Ok(Ok(id)),
