@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 5] = [
+const FILES: &[&str] = &[
     "ticketrail/v1/common.proto",
     "ticketrail/v1/message.proto",
     "ticketrail/v1/queue.proto",
     "ticketrail/v1/queue_service.proto",
     "ticketrail/v1/admin_service.proto",
+    "ticketrail/raft/v1/header.proto",
+    "ticketrail/raft/v1/raft.proto",
+    "ticketrail/raft/v1/forward.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -8,6 +8,7 @@
 //!   receiver did not take.
 //! - A leader: `lead` is what it does first, `scheduler` what it does when something is due, `signals` what `apply` tells
 //!   it, `flight` what is on its way, `keeper` its own sessions.
+//! - A cluster: `member` is who belongs to it, `peers` where they are and how they are reached.
 //! - A replica: `retention` flushes and purges, `read` answers, `status` tells, `broken` ends it.
 //! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks; `work` alone
 //!   has threads.
@@ -23,7 +24,9 @@ mod flight;
 mod handle;
 mod keeper;
 mod lead;
+mod member;
 mod node;
+mod peers;
 mod precheck;
 mod proposer;
 mod queue;
@@ -46,6 +49,8 @@ pub use consensus::Role;
 pub use disk::Disk;
 pub use error::{ShutdownError, StartError};
 pub use handle::Handle;
+pub use member::{Member, Members};
 pub use node::Node;
+pub use peers::{Connector, tuned};
 pub use status::NodeStatus;
 pub use work::{LaneError, Work};
