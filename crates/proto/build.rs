@@ -14,6 +14,7 @@ const FILES: &[&str] = &[
     "ticketrail/raft/v1/header.proto",
     "ticketrail/raft/v1/raft.proto",
     "ticketrail/raft/v1/forward.proto",
+    "ticketrail/raft/v1/member.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,9 +1,10 @@
 //! The only place that reads clocks.
 //!
-//! Cluster time starts at an election, at the later of the time stored and the wall clock, and goes on with the
-//! leader's monotonic clock, bent by at most 5 % towards the wall clock. So it never goes back, and a wall clock that
+//! Cluster time starts at an election, at the later of the time stored and the lower median of the members' wall clocks,
+//! and goes on with the leader's monotonic clock, bent by at most 5 % towards that median. So it never goes back, and a wall clock that
 //! jumps moves it by minutes an hour and not at once.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,11 +73,20 @@ impl Clock {
     }
 }
 
+/// By how many milliseconds the members' wall clocks are ahead of this node's, in their median.
+pub(crate) type Ahead = Arc<dyn Fn() -> i64 + Send + Sync>;
+
 /// Cluster time as one leader stamps it during one term.
-#[derive(Debug)]
 pub(crate) struct ClusterClock {
     clock: Clock,
+    ahead: Ahead,
     hand: Mutex<Hand>,
+}
+
+impl fmt::Debug for ClusterClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterClock({:?})", *self.hand.lock())
+    }
 }
 
 #[derive(Debug)]
@@ -88,10 +98,10 @@ struct Hand {
 
 impl ClusterClock {
     /// Starts a term whose applied state holds `stored`.
-    pub(crate) fn start(clock: Clock, stored: Timestamp) -> Self {
-        let time_ns = to_ns(stored.0.max(clock.wall_ms()));
+    pub(crate) fn start(clock: Clock, ahead: Ahead, stored: Timestamp) -> Self {
+        let time_ns = to_ns(stored.0.max(clock.wall_ms().saturating_add_signed(ahead())));
         let hand = Mutex::new(Hand { time_ns, read: clock.now() });
-        Self { clock, hand }
+        Self { clock, ahead, hand }
     }
 
     /// Cluster time now; never less than before.
@@ -99,7 +109,7 @@ impl ClusterClock {
         let mut hand = self.hand.lock();
         let now = self.clock.now();
         let elapsed = now.saturating_duration_since(hand.read);
-        hand.turn(elapsed, self.clock.wall_ms());
+        hand.turn(elapsed, self.clock.wall_ms().saturating_add_signed((self.ahead)()));
         hand.read = now;
         Timestamp(u64::try_from(hand.time_ns / 1_000_000).unwrap_or(0))
     }
@@ -165,8 +175,8 @@ mod tests {
     #[test]
     fn a_term_starts_at_the_later_of_stored_and_wall() {
         let clock = Clock::simulated(T);
-        assert!(ClusterClock::start(clock.clone(), Timestamp(0)).now().0 >= T);
-        let ahead = ClusterClock::start(clock.clone(), Timestamp(T + 500_000));
+        assert!(ClusterClock::start(clock.clone(), Arc::new(|| 0), Timestamp(0)).now().0 >= T);
+        let ahead = ClusterClock::start(clock.clone(), Arc::new(|| 0), Timestamp(T + 500_000));
         let first = ahead.now();
         assert!(first.0 >= T + 500_000);
         clock.jump(-10_000_000);

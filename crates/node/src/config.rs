@@ -1,6 +1,7 @@
 //! What a node can be told at its start. The defaults are those of a node that is its own cluster.
 
 use crate::clock::Clock;
+use crate::peering::Peering;
 use crate::work::Work;
 
 /// What a node can be told at its start.
@@ -33,6 +34,10 @@ pub struct NodeConfig {
     pub parked_receives: usize,
     /// How long an orderly stop waits for what is in flight, in milliseconds.
     pub drain_ms: u64,
+    /// The fastest that a snapshot is sent, in bytes a second.
+    pub snapshot_bytes_per_second: u64,
+    /// Its place among its peers; `None`: a cluster of its own.
+    pub peering: Option<Peering>,
     /// Where blocking work runs.
     pub work: Work,
     /// Where time comes from.
@@ -56,6 +61,8 @@ impl NodeConfig {
             flush_age_ms: 30_000,
             parked_receives: 100_000,
             drain_ms: 5_000,
+            snapshot_bytes_per_second: 256 << 20,
+            peering: None,
             work: Work::default(),
             clock: Clock::default(),
         }

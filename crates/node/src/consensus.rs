@@ -1,6 +1,7 @@
 //! What the rest of the node knows of Raft and of the stores: two interfaces without type parameters, so that only
 //! `raft` names openraft and only the caller of `Node::start` names the stores.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,9 @@ use ticketrail_core::reply::Handle;
 use ticketrail_core::{Answer, Fault, Query, QueueId, Rejection, Reply, RequestId, Timestamp};
 use ticketrail_storage::log::{LeaderId, LogId};
 use ticketrail_storage::state::{StateError, StateStore};
+
+use crate::error::StartError;
+use crate::member::Member;
 
 /// What this node is in its group, as of its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +69,31 @@ pub(crate) enum ReadRefused {
     Stopped,
 }
 
+/// A change of the membership.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Adds a member without a vote, or changes where one is reached.
+    Set(u64, Member),
+    /// Makes these the voters. Whoever voted and is not among them is no member any more.
+    Voters(BTreeSet<u64>),
+    /// Removes members that have no vote.
+    Remove(BTreeSet<u64>),
+}
+
+/// Why a membership was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotChanged {
+    /// This node does not lead.
+    #[error("this node does not lead")]
+    NotLeader,
+    /// Another change is under way, or it makes no sense now.
+    #[error("{0}")]
+    Refused(String),
+    /// It may have been done.
+    #[error("its outcome is unknown")]
+    Unknown,
+}
+
 /// Where the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Figures {
@@ -84,6 +113,30 @@ pub(crate) trait Consensus: Send + Sync + 'static {
 
     /// Where the log is.
     fn figures(&self) -> Figures;
+
+    /// Up to where each member has the log on its disk, as the leader knows; empty elsewhere.
+    fn replicated(&self) -> BTreeMap<u64, Option<u64>>;
+
+    /// Whether the newest membership is committed.
+    fn membership_is_committed(&self) -> bool;
+
+    /// Founds the group with these voters, unless the log holds anything; and campaigns.
+    fn found(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), StartError>>;
+
+    /// Campaigns at once.
+    fn campaign(&self) -> BoxFuture<'_, ()>;
+
+    /// Puts an entry without requests into the log and waits until it is committed: its index has never been used.
+    fn mark(&self) -> BoxFuture<'_, Result<u64, NotChanged>>;
+
+    /// Changes the membership, and waits until that is committed.
+    fn change(&self, change: Change) -> BoxFuture<'_, Result<(), NotChanged>>;
+
+    /// Asks `node` to take over, where this node leads.
+    fn transfer_leader(&self, node: u64) -> BoxFuture<'_, ()>;
+
+    /// Whether this node may campaign.
+    fn allow_elections(&self, allowed: bool);
 
     /// Payload bytes appended since the start.
     fn appended_bytes(&self) -> u64;

@@ -1,5 +1,6 @@
 //! Why a node does not start or stop.
 
+use crate::peering::SettleError;
 use crate::work::LaneError;
 
 /// Why a node does not start.
@@ -11,6 +12,12 @@ pub enum StartError {
     /// The stores do not make a replica, or cannot be read.
     #[error("expected to start consensus on the stores, but {0}")]
     Consensus(String),
+    /// The disk is not the one of this node, or has lost what it held.
+    #[error("{0}")]
+    Disk(String),
+    /// What is kept beside the stores cannot be read.
+    #[error(transparent)]
+    Peering(#[from] SettleError),
     /// A thread cannot be started.
     #[error(transparent)]
     Thread(#[from] LaneError),

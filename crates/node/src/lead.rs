@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::broken::Broken;
-use crate::clock::{Clock, ClusterClock};
+use crate::clock::{Ahead, Clock, ClusterClock};
 use crate::consensus::{AppliedState, Consensus, ReadRefused, Standing};
 use crate::queue::{Pending, Queue};
 use crate::signals::Signals;
@@ -37,6 +37,7 @@ pub(crate) struct Leading {
     pub(crate) queue: Arc<Queue>,
     pub(crate) broken: Arc<Broken>,
     pub(crate) clock: Clock,
+    pub(crate) ahead: Ahead,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) tell: watch::Sender<Option<Lead>>,
 }
@@ -97,7 +98,7 @@ impl Leading {
         }
         first.push(Command::Tick(Tick {}));
         self.queue.push_front(vec![first.into_iter().map(|command| Pending::own(command).0).collect()]);
-        let clock = Arc::new(ClusterClock::start(self.clock.clone(), stored.cluster));
+        let clock = Arc::new(ClusterClock::start(self.clock.clone(), self.ahead.clone(), stored.cluster));
         tracing::info!(
             term = leader.term,
             index = stored.index,

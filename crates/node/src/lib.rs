@@ -8,7 +8,8 @@
 //!   receiver did not take.
 //! - A leader: `lead` is what it does first, `scheduler` what it does when something is due, `signals` what `apply` tells
 //!   it, `flight` what is on its way, `keeper` its own sessions.
-//! - A cluster: `member` is who belongs to it, `peers` where they are and how they are reached.
+//! - A cluster: `member` is who belongs to it, `peers` where they are and how they are reached,
+//!   `peering` how a node comes to it, `record` what it knows of the others.
 //! - A replica: `retention` flushes and purges, `read` answers, `status` tells, `broken` ends it.
 //! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks; `work` alone
 //!   has threads.
@@ -26,6 +27,7 @@ mod keeper;
 mod lead;
 mod member;
 mod node;
+mod peering;
 mod peers;
 mod precheck;
 mod proposer;
@@ -33,6 +35,7 @@ mod queue;
 mod raft;
 mod read;
 mod receive;
+mod record;
 mod release;
 mod retention;
 mod scheduler;
@@ -51,6 +54,7 @@ pub use error::{ShutdownError, StartError};
 pub use handle::Handle;
 pub use member::{Member, Members};
 pub use node::Node;
+pub use peering::{ChangeError, MemberChange, Peering, PeeringConfig, SettleError};
 pub use peers::{Connector, tuned};
 pub use status::NodeStatus;
 pub use work::{LaneError, Work};

@@ -5,14 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use ticketrail_core::GroupId;
+use ticketrail_proto::raft as pb;
+use ticketrail_storage::home::{Home as _, MemHome};
 use ticketrail_storage::log::RaftLog;
 use ticketrail_storage::state::StateStore;
-use tokio::sync::watch;
+use ticketrail_storage::{ClusterId, Identity};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::broken::Broken;
 use crate::call::Unavailable;
+use crate::clock::Ahead;
 use crate::config::NodeConfig;
 use crate::consensus::{AppliedState, Stored};
 use crate::disk::Disk;
@@ -20,9 +26,13 @@ use crate::error::{ShutdownError, StartError};
 use crate::flight::Flight;
 use crate::handle::Handle;
 use crate::lead::Leading;
+use crate::member::{Member, Members};
+use crate::peering::{Greeter, NodeSide, Peering, PeeringConfig, SettleError, steward};
+use crate::peers::Peers;
 use crate::precheck::Precheck;
 use crate::proposer::{Progress, Proposer};
 use crate::queue::Queue;
+use crate::record::Record;
 use crate::release::Releases;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
@@ -46,7 +56,8 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Starts a replica on its stores. Where they hold nothing, it founds a group of itself alone.
+    /// Starts a replica on its stores, with the place among its peers that `config` gives it. Where the stores hold
+    /// nothing, it founds the group, if that is its part, or waits to be let in.
     pub async fn start<L: RaftLog, S: StateStore>(
         config: NodeConfig,
         log: Arc<L>,
@@ -56,8 +67,42 @@ impl Node {
         let started = config.clock.now();
         let broken = Arc::new(Broken::default());
         let signals = Arc::new(Signals::default());
-        let raft::Started { consensus, standing, watcher } =
-            raft::start(&config, log, state.clone(), signals.clone(), broken.clone()).await?;
+        let (peering, identity) = place(&config)?;
+        let (members, group) = watch::channel(Arc::new(Members::default()));
+        let me = (config.node_id, config.cluster_id, GroupId::QUEUES);
+        let connector = peering.config().connector.clone();
+        let peers = Arc::new(Peers::new(me, config.clock.clone(), disk.clone(), connector, group.clone()));
+        let record = Arc::new(Record::default());
+        let (clear, cleared) = watch::channel(false);
+        let snapshots = raft::Snapshots::default();
+        let surroundings = raft::Surroundings {
+            signals: signals.clone(),
+            broken: broken.clone(),
+            peers: peers.clone(),
+            record: record.clone(),
+            members,
+            cleared,
+            snapshots: snapshots.clone(),
+        };
+        let raft::Started { consensus, standing, service, initialized, watcher } =
+            raft::start(&config, log.clone(), state.clone(), surroundings).await?;
+        check_disk(&identity, peering.member(), &group.borrow(), initialized)?;
+        peering.attach(NodeSide {
+            service,
+            consensus: consensus.clone(),
+            standing: standing.clone(),
+            members: group,
+            peers: peers.clone(),
+            record,
+            broken: broken.clone(),
+            cleared: clear,
+            wishes: Mutex::default(),
+            wished: Notify::new(),
+        });
+        peering.begin(initialized).await?;
+        let last_log: Arc<dyn Fn() -> Option<pb::LogId> + Send + Sync> =
+            Arc::new(move || log.state(GroupId::QUEUES).last.as_ref().map(raft::log_id_to_wire));
+        let greeter = Greeter { peering: peering.clone(), last_log, identity };
         tracing::info!(
             node = config.node_id,
             took_us = config.clock.now().saturating_duration_since(started).as_micros(),
@@ -96,10 +141,13 @@ impl Node {
             standing,
             lead,
             draining: AtomicBool::new(false),
+            peering,
+            peers,
+            snapshots,
             config,
         });
         let (stop, stopping) = watch::channel(false);
-        let tasks = jobs(&shared, tell, &stopping).into_iter().map(tokio::spawn).collect();
+        let tasks = jobs(&shared, tell, greeter, &stopping).into_iter().map(tokio::spawn).collect();
         Ok(Node { shared, tasks, watcher: Some(watcher), stop })
     }
 
@@ -113,12 +161,15 @@ impl Node {
         self.shared.broken.wait().await
     }
 
-    /// Stops in order: refuses new calls, ends the polls with `Draining`, waits for what is on its way, flushes, and
+    /// Stops in order: hands leadership over, refuses new calls, ends the polls with `Draining`, waits for what is on its way, flushes, and
     /// ends every task.
     pub async fn shutdown(mut self) -> Result<(), ShutdownError> {
         let tasks = std::mem::take(&mut self.tasks);
         let watcher = self.watcher.take();
         let shared = &self.shared;
+        if let Ok(node) = shared.peering.node() {
+            node.step_aside().await;
+        }
         shared.draining.store(true, Ordering::SeqCst);
         shared.waiters.close(&Unavailable::Draining);
         self.drained().await;
@@ -159,11 +210,53 @@ impl Node {
     }
 }
 
+/// A node's place among its peers, and whose its disk is.
+fn place(config: &NodeConfig) -> Result<(Peering, Identity), StartError> {
+    let identity = Identity {
+        cluster: ClusterId(config.cluster_id),
+        node: config.node_id,
+        incarnation: 1,
+        was_member: false,
+    };
+    let peering = match &config.peering {
+        Some(peering) => peering.clone(),
+        None => {
+            let mut home = MemHome::default();
+            home.set_identity(identity).map_err(SettleError::from)?;
+            let alone = PeeringConfig { clock: config.clock.clone(), work: config.work, ..PeeringConfig::alone() };
+            Peering::new(alone, Box::new(home))?
+        }
+    };
+    let identity = peering.identity().unwrap_or(identity);
+    Ok((peering, identity))
+}
+
+/// Refuses a disk that has lost its log, or that is another member's.
+fn check_disk(identity: &Identity, me: &Member, group: &Members, initialized: bool) -> Result<(), StartError> {
+    if identity.was_member && !initialized {
+        return Err(StartError::Disk(format!(
+            "expected the log of {identity}, but it is empty: the disk has lost it. Empty the data directory, and the node \
+             joins anew by itself under a new id"
+        )));
+    }
+    match group.nodes.get(&identity.node) {
+        Some(known) if known.name != me.name => Err(StartError::Disk(format!(
+            "expected the disk of {:?}, but it is the one of {:?} (node {}): mount each disk where it belongs, or start \
+             the node under its name",
+            me.name, known.name, identity.node
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn jobs(
     shared: &Arc<Shared>,
     tell: watch::Sender<Option<crate::lead::Lead>>,
+    greeter: Greeter,
     stop: &watch::Receiver<bool>,
 ) -> Vec<BoxFuture<'static, ()>> {
+    let peers = shared.peers.clone();
+    let ahead: Ahead = Arc::new(move || peers.wall_ahead_ms());
     let leading = Leading {
         consensus: shared.consensus.clone(),
         state: shared.state.clone(),
@@ -171,6 +264,7 @@ fn jobs(
         queue: shared.queue.clone(),
         broken: shared.broken.clone(),
         clock: shared.config.clock.clone(),
+        ahead,
         standing: shared.standing.clone(),
         tell,
     };
@@ -191,5 +285,7 @@ fn jobs(
         Box::pin(scheduler::run(shared.clone(), stop.clone())),
         Box::pin(keeper::run(shared.clone(), stop.clone())),
         Box::pin(retention::run(shared.clone(), stop.clone())),
+        Box::pin(greeter.run(stop.clone())),
+        Box::pin(steward::run(shared.peering.clone(), stop.clone())),
     ]
 }

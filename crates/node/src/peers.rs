@@ -115,6 +115,10 @@ impl Peers {
         Self { node, cluster, group, clock, disk, connector, members, channels, heard }
     }
 
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
     /// The newest membership.
     pub(crate) fn members(&self) -> Arc<Members> {
         self.members.borrow().clone()

@@ -14,9 +14,12 @@ use crate::consensus::{AppliedState, Consensus, Role, Standing};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::lead::Lead;
+use crate::peering::Peering;
+use crate::peers::Peers;
 use crate::precheck::Precheck;
 use crate::proposer::Progress;
 use crate::queue::Queue;
+use crate::raft::Snapshots;
 use crate::release::Releases;
 use crate::scheduler::Passes;
 use crate::sessions::Sessions;
@@ -40,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) precheck: Precheck,
     pub(crate) progress: Arc<Progress>,
     pub(crate) passes: Passes,
+    pub(crate) peering: Peering,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) lead: watch::Receiver<Option<Lead>>,
     pub(crate) draining: AtomicBool,

@@ -3,6 +3,8 @@
 //! ```text
 //! <dir>/LOCK        one process
 //! <dir>/IDENTITY    whose it is; written first
+//! <dir>/FOUNDING    a cluster that the node is about to found
+//! <dir>/PEERS       the newest start of each other node
 //! <dir>/WATERMARK   what the log must hold
 //! <dir>/raft/       the log of all groups
 //! <dir>/sm/<group>/ the applied state of each group
@@ -17,6 +19,7 @@ use ticketrail_core::GroupId;
 use crate::disk::{DiskGuard, DiskOptions, FileSystem};
 use crate::error::{OpenError, TREAT_AS_LOST};
 use crate::files;
+use crate::home::{FileHome, Home as _};
 use crate::identity::Identity;
 use crate::lock::DirLock;
 use crate::log::{LogId, LogState, RaftLog};
@@ -27,7 +30,7 @@ use crate::state::{Applied, StateStore};
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    identity: Option<Identity>,
+    home: FileHome,
     _lock: DirLock,
 }
 
@@ -51,8 +54,9 @@ impl DataDir {
         files::create_dir(path).map_err(|error| OpenError::io("create", path, &error))?;
         let lock = DirLock::acquire(&path.join("LOCK"))?;
         let identity_path = path.join("IDENTITY");
-        let identity = Identity::read(&identity_path)?;
-        let dir = DataDir { path: path.to_path_buf(), identity, _lock: lock };
+        let home = FileHome::open(path)?;
+        let identity = home.identity();
+        let dir = DataDir { path: path.to_path_buf(), home, _lock: lock };
         let data = [dir.watermark(), dir.raft(), dir.sm()].into_iter().find(|path| path.exists());
         match (identity, data) {
             (None, Some(data)) => {
@@ -65,7 +69,12 @@ impl DataDir {
 
     /// Whose it is; `None` while it is empty.
     pub fn identity(&self) -> Option<Identity> {
-        self.identity
+        self.home.identity()
+    }
+
+    /// What stands beside the stores. Shared with this directory.
+    pub fn home(&self) -> FileHome {
+        self.home.clone()
     }
 
     /// Its path.
@@ -77,28 +86,15 @@ impl DataDir {
     ///
     /// `OpenError::Foreign` if it already has another one.
     pub fn found(&mut self, identity: Identity) -> Result<(), OpenError> {
-        let path = self.path.join("IDENTITY");
-        match self.identity {
-            Some(old) if old == identity => Ok(()),
-            Some(old) => Err(OpenError::Foreign {
-                path,
-                expected: identity.to_string(),
-                found: old.to_string(),
-                way_out: "choose an empty directory, or start the node as whom the directory belongs to",
-            }),
-            None => {
-                identity.write(&path)?;
-                self.identity = Some(identity);
-                Ok(())
-            }
-        }
+        self.home.set_identity(identity)
     }
 
     /// Opens, or creates, the stores.
     ///
     /// `OpenError::Foreign` if the directory has no identity yet, and whatever the stores refuse.
     pub fn open_store(self, disk: DiskOptions) -> Result<Store, OpenError> {
-        if self.identity.is_none() {
+        let identity = self.identity();
+        if identity.is_none() {
             return Err(OpenError::Foreign {
                 path: self.path.clone(),
                 expected: "a node".into(),
@@ -109,7 +105,7 @@ impl DataDir {
         let free = Box::new(FileSystem(self.path.clone()));
         let disk = DiskGuard::open(&self.path.join("ballast"), disk, free)?;
         let log =
-            RocksLog::open(LogOptions { owner: self.identity, ..LogOptions::new(self.raft(), self.watermark()) })?;
+            RocksLog::open(LogOptions { owner: identity, ..LogOptions::new(self.raft(), self.watermark()) })?;
         let sm = self.sm();
         files::create_dir(&sm).map_err(|error| OpenError::io("create", &sm, &error))?;
         let group = GroupId::QUEUES;

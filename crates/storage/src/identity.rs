@@ -30,7 +30,7 @@ impl fmt::Debug for ClusterId {
 }
 
 impl ClusterId {
-    fn parse(text: &str) -> Option<ClusterId> {
+    pub(crate) fn parse(text: &str) -> Option<ClusterId> {
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
@@ -42,15 +42,18 @@ impl ClusterId {
     }
 }
 
-/// Who a data directory belongs to. Written and fsynced before anything else, and never changed but for `incarnation`.
+/// Who a data directory belongs to. Written and fsynced before anything else, and never changed but for its last two
+/// fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The cluster.
     pub cluster: ClusterId,
     /// The node's Raft id, never used again for another disk.
     pub node: u64,
-    /// Grows when the same node comes back on purpose with older data; peers refuse one older than they know.
+    /// Grows by one with each start; peers refuse one older than they know.
     pub incarnation: u64,
+    /// Whether the node has ever seen itself in a committed membership.
+    pub was_member: bool,
 }
 
 impl Identity {
@@ -60,6 +63,7 @@ impl Identity {
             format!("cluster = {}", self.cluster),
             format!("node = {}", self.node),
             format!("incarnation = {}", self.incarnation),
+            format!("was_member = {}", self.was_member),
         ];
         sealed::write(&KIND, path, &lines).map_err(|error| OpenError::io("write", path, &error))
     }
@@ -70,13 +74,20 @@ impl Identity {
         let cluster = sealed::field(&KIND, path, &lines, 0, "cluster")?;
         let node = sealed::field(&KIND, path, &lines, 1, "node")?;
         let incarnation = sealed::field(&KIND, path, &lines, 2, "incarnation")?;
+        let was_member = sealed::field(&KIND, path, &lines, 3, "was_member")?;
         let identity = ClusterId::parse(cluster).and_then(|cluster| {
-            Some(Identity { cluster, node: node.parse().ok()?, incarnation: incarnation.parse().ok()? })
+            let (node, incarnation) = (node.parse().ok()?, incarnation.parse().ok()?);
+            Some(Identity { cluster, node, incarnation, was_member: was_member.parse().ok()? })
         });
         match identity {
             Some(identity) => Ok(Some(identity)),
             None => Err(OpenError::corrupt(path, "one of its values makes no sense", KIND.way_out)),
         }
+    }
+
+    /// Whether `other` is the same node, at another time perhaps.
+    pub fn is_same_node(&self, other: &Identity) -> bool {
+        (self.cluster, self.node) == (other.cluster, other.node)
     }
 
     /// Refuses the identity in `path` unless it is of `cluster`.
@@ -113,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    const IDENTITY: Identity = Identity { cluster: ClusterId([0xab; 16]), node: 7, incarnation: 2 };
+    const IDENTITY: Identity = Identity { cluster: ClusterId([0xab; 16]), node: 7, incarnation: 2, was_member: true };
 
     #[test]
     fn written_and_read() {

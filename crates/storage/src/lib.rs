@@ -13,6 +13,7 @@
 pub mod disk;
 pub mod error;
 mod files;
+pub mod home;
 pub mod identity;
 pub mod lock;
 pub mod log;

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use openraft::entry::RaftEntry;
-use openraft::{BasicNode, EntryPayload};
+use openraft::EntryPayload;
 use prost::Message as _;
 use ticketrail_storage::log as store;
 
 use super::types::{Entry, LeaderId, LogId, Membership, Proposal, StoredMembership, Vote};
+use crate::member::Member;
 
 /// Bytes that are no membership.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,7 +83,25 @@ struct NodeRecord {
     id: u64,
     /// Where its peers reach it.
     #[prost(string, tag = "2")]
-    address: String,
+    peer_address: String,
+    /// Where clients reach it.
+    #[prost(string, tag = "3")]
+    client_address: String,
+    /// Its name.
+    #[prost(string, tag = "4")]
+    name: String,
+}
+
+impl NodeRecord {
+    fn of(id: u64, member: &Member) -> Self {
+        let Member { name, peer_address, client_address } = member.clone();
+        Self { id, peer_address, client_address, name }
+    }
+
+    fn member(self) -> (u64, Member) {
+        let Self { id, peer_address, client_address, name } = self;
+        (id, Member { name, peer_address, client_address })
+    }
 }
 
 /// A membership in the applied state, with the entry that it came from.
@@ -110,14 +129,13 @@ impl MembershipRecord {
         let nodes = membership.nodes();
         Self {
             voters: voters.map(|ids| VotersRecord { ids: ids.iter().copied().collect() }).collect(),
-            nodes: nodes.map(|(id, node)| NodeRecord { id: *id, address: node.addr.clone() }).collect(),
+            nodes: nodes.map(|(id, member)| NodeRecord::of(*id, member)).collect(),
         }
     }
 
     fn membership(self) -> Result<Membership, CodecError> {
         let voters: Vec<BTreeSet<u64>> = self.voters.into_iter().map(|set| set.ids.into_iter().collect()).collect();
-        let nodes: BTreeMap<u64, BasicNode> =
-            self.nodes.into_iter().map(|node| (node.id, BasicNode { addr: node.address })).collect();
+        let nodes: BTreeMap<u64, Member> = self.nodes.into_iter().map(NodeRecord::member).collect();
         if voters.is_empty() && nodes.is_empty() {
             return Ok(Membership::default());
         }
@@ -125,11 +143,11 @@ impl MembershipRecord {
     }
 }
 
-fn membership_to_bytes(membership: &Membership) -> Bytes {
+pub(crate) fn membership_to_bytes(membership: &Membership) -> Bytes {
     MembershipRecord::of(membership).encode_to_vec().into()
 }
 
-fn membership_from_bytes(bytes: Bytes) -> Result<Membership, CodecError> {
+pub(crate) fn membership_from_bytes(bytes: Bytes) -> Result<Membership, CodecError> {
     MembershipRecord::decode(bytes).map_err(|e| CodecError(e.to_string()))?.membership()
 }
 
@@ -155,9 +173,17 @@ pub(crate) fn stored_membership_from_bytes(bytes: Bytes) -> Result<StoredMembers
 mod tests {
     use super::*;
 
+    fn member(id: u64) -> Member {
+        Member {
+            name: format!("rail-{id}"),
+            peer_address: format!("rail-{id}.peers:50001"),
+            client_address: format!("rail-{id}.clients:50000"),
+        }
+    }
+
     fn joint() -> Membership {
-        let nodes: BTreeMap<u64, BasicNode> =
-            (1..=4).map(|id| (id, BasicNode { addr: format!("node-{id}.rail:7000") })).collect();
+        let nodes: BTreeMap<u64, Member> =
+            (1..=4).map(|id| (id, member(id))).collect();
         Membership::new(vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3])], nodes).expect("a lawful membership")
     }
 

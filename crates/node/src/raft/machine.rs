@@ -12,8 +12,8 @@ use ticketrail_core::{LogPosition, WriteSet};
 use ticketrail_storage::state::{Applied, StateStore};
 
 use super::codec::{log_id_from_store, log_id_to_store, stored_membership_from_bytes, stored_membership_to_bytes};
-use super::snapshot::{FlushBuilder, LiveSnapshot, meta};
-use super::types::{Entry, LogId, Replies, SnapshotMeta, StoredMembership, Types};
+use super::snapshot::{FlushBuilder, SnapshotData, meta};
+use super::types::{Entry, LogId, Replies, Snapshot, SnapshotMeta, StoredMembership, Types};
 use crate::broken::Broken;
 use crate::signals::Signals;
 use crate::work::{Lane, LaneError, Work};
@@ -123,7 +123,7 @@ impl<S: StateStore> Applier<S> {
 }
 
 impl<R: AsyncRuntime, S: StateStore> RaftStateMachine<Types<R>> for Machine<R, S> {
-    type SnapshotData = LiveSnapshot<S>;
+    type SnapshotData = SnapshotData<S>;
     type SnapshotBuilder = FlushBuilder<S>;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
@@ -156,7 +156,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftStateMachine<Types<R>> for Machine<R, S
         FlushBuilder::new(self.store.clone(), self.work)
     }
 
-    async fn install_snapshot(&mut self, expected: &SnapshotMeta, snapshot: LiveSnapshot<S>) -> Result<(), io::Error> {
+    async fn install_snapshot(&mut self, expected: &SnapshotMeta, snapshot: SnapshotData<S>) -> Result<(), io::Error> {
         let checkpoint = self.work.run(move || snapshot.checkpoint()).await.map_err(io::Error::other)?;
         let found = meta(&self.store.checkpoint_applied(&checkpoint))?;
         if found != *expected {
@@ -167,12 +167,11 @@ impl<R: AsyncRuntime, S: StateStore> RaftStateMachine<Types<R>> for Machine<R, S
 
     async fn get_current_snapshot(
         &mut self,
-    ) -> Result<Option<openraft::Snapshot<super::types::LeaderId, u64, openraft::BasicNode, LiveSnapshot<S>>>, io::Error>
-    {
+    ) -> Result<Option<Snapshot<SnapshotData<S>>>, io::Error> {
         let flushed = self.store.flushed();
         if flushed.last.is_none() {
             return Ok(None);
         }
-        Ok(Some(openraft::Snapshot { meta: meta(&flushed)?, snapshot: LiveSnapshot::new(self.store.clone()) }))
+        Ok(Some(Snapshot { meta: meta(&flushed)?, snapshot: SnapshotData::Live(self.store.clone()) }))
     }
 }

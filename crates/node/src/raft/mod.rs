@@ -1,16 +1,23 @@
 //! The only place that names openraft.
 
 mod codec;
+mod gate;
 mod log;
 mod machine;
 mod network;
+mod receive;
+mod send;
+mod service;
 mod snapshot;
 #[cfg(test)]
 mod suite;
 mod types;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -19,70 +26,109 @@ use openraft::errors::{ClientWriteError, Fatal, InitializeError, LinearizableRea
 use openraft::impls::ProgressResponder;
 use openraft::metrics::RaftServerMetrics;
 use openraft::raft::ReadPolicy;
-use openraft::{AsyncRuntime, BasicNode, Config, Raft, ServerState, SnapshotPolicy};
+use openraft::{AsyncRuntime, ChangeMembers, Config, Raft, ServerState, SnapshotPolicy};
 use ticketrail_core::GroupId;
+use ticketrail_proto::raft::raft_service_server::RaftService;
 use ticketrail_storage::log::{LeaderId, RaftLog};
 use ticketrail_storage::state::StateStore;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub(crate) use self::gate::Gate;
 use self::log::GroupLog;
 use self::machine::Machine;
-use self::network::NoPeers;
+use self::network::{Links, Network};
+use self::receive::Receiver;
+use self::send::Sender;
+use self::service::{Answers, Service};
 use self::types::{Production, Proposal, Types};
 use crate::broken::Broken;
 use crate::config::NodeConfig;
-use crate::consensus::{Consensus, Figures, Outcome, Proposed, ReadRefused, Role, Standing};
+use crate::consensus::{
+    Change, Consensus, Figures, NotChanged, Outcome, Proposed, ReadRefused, Role, Standing,
+};
 use crate::error::StartError;
+use crate::member::{Member, Members};
+use crate::peers::Peers;
+use crate::record::Record;
 use crate::signals::Signals;
 
-/// A group of one voter that runs.
+/// What a group's Raft needs beside its stores.
+pub(crate) struct Surroundings {
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) broken: Arc<Broken>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) record: Arc<Record>,
+    /// Where the membership is told.
+    pub(crate) members: watch::Sender<Arc<Members>>,
+    /// Whether enough others know this disk: before that this node promises nothing and does not campaign.
+    pub(crate) cleared: watch::Receiver<bool>,
+    pub(crate) snapshots: Snapshots,
+}
+
+/// Counts snapshots.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshots {
+    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) installed: Arc<AtomicU64>,
+}
+
+/// What answers the other members.
+pub(crate) type PeerService = Arc<dyn RaftService<StreamAppendStream = Answers>>;
+
+/// A group that runs.
 pub(crate) struct Started {
     pub(crate) consensus: Arc<dyn Consensus>,
     pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) service: PeerService,
+    /// Whether the log holds anything.
+    pub(crate) initialized: bool,
     /// Ends when openraft does.
     pub(crate) watcher: JoinHandle<()>,
 }
 
-/// Starts the group of all queues on the runtime of production; founds it where the log is empty.
+/// An entry's identity, for peers.
+pub(crate) fn log_id_to_wire(id: &ticketrail_storage::log::LogId) -> ticketrail_proto::raft::LogId {
+    wire::log_id(&codec::log_id_from_store(id))
+}
+
+/// Starts the group of all queues on the runtime of production.
 pub(crate) async fn start<L: RaftLog, S: StateStore>(
     config: &NodeConfig,
     log: Arc<L>,
     state: Arc<S>,
-    signals: Arc<Signals>,
-    broken: Arc<Broken>,
+    surroundings: Surroundings,
 ) -> Result<Started, StartError> {
-    start_on::<Production, L, S>(config, log, state, signals, broken).await
+    start_on::<Production, L, S>(config, log, state, surroundings).await
 }
 
 async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
     config: &NodeConfig,
     log: Arc<L>,
     state: Arc<S>,
-    signals: Arc<Signals>,
-    broken: Arc<Broken>,
+    surroundings: Surroundings,
 ) -> Result<Started, StartError> {
+    let Surroundings { signals, broken, peers, record, members, cleared, snapshots } = surroundings;
     let log = GroupLog::new(log, GroupId::QUEUES);
-    let machine = Machine::<R, S>::new(state, signals, broken.clone(), config.work)?;
+    let machine = Machine::<R, S>::new(state.clone(), signals, broken.clone(), config.work)?;
     let raft_config = Arc::new(raft_config(config)?);
-    let raft = Raft::new(config.node_id, raft_config, NoPeers::new(), log.clone(), machine).await.map_err(stopped)?;
+    let rate = config.snapshot_bytes_per_second;
+    let links = Arc::new(Links {
+        peers: peers.clone(),
+        record,
+        sender: Sender::new(state.clone(), config.work, config.clock.clone(), rate, snapshots.sent),
+        clock: config.clock.clone(),
+        silence: Duration::from_millis((4 * config.heartbeat_ms).max(2_000)),
+    });
+    let raft = Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine).await.map_err(stopped)?;
+    let initialized = raft.is_initialized().await.map_err(stopped)?;
     let metrics = raft.server_metrics();
     let (tell, standing) = watch::channel(standing_of::<R>(&metrics.borrow_watched().clone()));
-    let watcher = tokio::spawn(watch_standing::<R, S>(raft.clone(), tell, broken));
-    // A voter without peers has nobody to wait for.
-    let peers = raft.voter_ids().any(|id| id != config.node_id);
-    if !raft.is_initialized().await.map_err(stopped)? {
-        // This campaigns by itself.
-        let alone = BTreeMap::from([(config.node_id, BasicNode { addr: String::new() })]);
-        raft.initialize(alone).await.map_err(|error| match error {
-            RaftError::APIError(InitializeError::NotAllowed(e)) => StartError::Consensus(e.to_string()),
-            RaftError::APIError(InitializeError::NotInMembers(e)) => StartError::Consensus(e.to_string()),
-            RaftError::Fatal(fatal) => stopped(fatal),
-        })?;
-    } else if !peers {
-        raft.trigger().elect(false).await.map_err(stopped)?;
-    }
-    Ok(Started { consensus: Arc::new(Group { raft, log }), standing, watcher })
+    members.send_replace(Arc::new(members_of::<R>(&metrics.borrow_watched().clone())));
+    let watcher = tokio::spawn(watch_standing::<R, S>(raft.clone(), tell, members, broken));
+    let receiver = Arc::new(Receiver::new(state, config.work, snapshots.installed));
+    let service = Arc::new(Service { raft: raft.clone(), peers, receiver, cleared });
+    Ok(Started { consensus: Arc::new(Group { raft, log }), standing, service, initialized, watcher })
 }
 
 fn stopped<R: AsyncRuntime>(fatal: Fatal<Types<R>>) -> StartError {
@@ -96,6 +142,9 @@ fn raft_config(config: &NodeConfig) -> Result<Config, StartError> {
         election_timeout_min: config.election_min_ms,
         election_timeout_max: config.election_max_ms,
         enable_pre_vote: Some(true),
+        // Only once others know this disk.
+        enable_elect: false,
+        backoff: "50ms 100ms 200ms ...500ms".into(),
         quorum_loss_probe_interval: Some(config.quorum_loss_probe_ms),
         // The applied state has no write-ahead log: after a crash it lags behind what was acknowledged.
         enable_leader_restore: Some(false),
@@ -111,11 +160,21 @@ fn raft_config(config: &NodeConfig) -> Result<Config, StartError> {
 async fn watch_standing<R: AsyncRuntime, S: StateStore>(
     raft: Raft<Types<R>, Machine<R, S>>,
     tell: watch::Sender<Standing>,
+    members: watch::Sender<Arc<Members>>,
     broken: Arc<Broken>,
 ) {
     let mut metrics = raft.server_metrics();
     loop {
-        let now = standing_of::<R>(&metrics.borrow_watched().clone());
+        let latest = metrics.borrow_watched().clone();
+        let now = standing_of::<R>(&latest);
+        let group = members_of::<R>(&latest);
+        members.send_if_modified(|known| {
+            let changed = **known != group;
+            if changed {
+                *known = Arc::new(group);
+            }
+            changed
+        });
         tell.send_if_modified(|known| {
             let changed = *known != now;
             *known = now;
@@ -144,6 +203,24 @@ fn standing_of<R: AsyncRuntime>(metrics: &RaftServerMetrics<Types<R>>) -> Standi
     let leader = codec::leader_to_store(&metrics.vote.leader_id);
     let leads = role == Role::Leader && metrics.vote.committed && leader.node == metrics.id;
     Standing { role, term: leader.term, leader: metrics.current_leader, leading: leads.then_some(leader) }
+}
+
+fn members_of<R: AsyncRuntime>(metrics: &RaftServerMetrics<Types<R>>) -> Members {
+    let membership = metrics.membership_config.membership();
+    Members {
+        voters: membership.get_joint_config().clone(),
+        nodes: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
+        committed: metrics.membership_config == metrics.committed_membership_config,
+    }
+}
+
+fn not_changed<R: AsyncRuntime>(error: RaftError<Types<R>, ClientWriteError<Types<R>>>) -> NotChanged {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => NotChanged::NotLeader,
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => NotChanged::Refused(error.to_string()),
+        RaftError::APIError(ClientWriteError::PreconditionFailed(error)) => NotChanged::Refused(error.to_string()),
+        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => NotChanged::Unknown,
+    }
 }
 
 /// openraft behind [`Consensus`].
@@ -197,6 +274,67 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
             snapshot: metrics.snapshot.as_ref().map(|id| id.index),
             purged: metrics.purged.as_ref().map(|id| id.index),
         }
+    }
+
+    fn replicated(&self) -> BTreeMap<u64, Option<u64>> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let known = metrics.replication.iter().flatten();
+        known.map(|(node, last)| (*node, last.as_ref().map(|id| id.index))).collect()
+    }
+
+    fn membership_is_committed(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config == metrics.committed_membership_config
+    }
+
+    fn found(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(async move {
+            if self.raft.is_initialized().await.map_err(stopped)? {
+                return Ok(());
+            }
+            // This campaigns by itself.
+            self.raft.initialize(members).await.map_err(|error| match error {
+                RaftError::APIError(InitializeError::NotAllowed(e)) => StartError::Consensus(e.to_string()),
+                RaftError::APIError(InitializeError::NotInMembers(e)) => StartError::Consensus(e.to_string()),
+                RaftError::Fatal(fatal) => stopped(fatal),
+            })
+        })
+    }
+
+    fn campaign(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // As in `take_snapshot`.
+            let _ = self.raft.trigger().elect(false).await;
+        })
+    }
+
+    fn mark(&self) -> BoxFuture<'_, Result<u64, NotChanged>> {
+        Box::pin(async move {
+            let written = self.raft.write_blank().await.map_err(not_changed)?;
+            Ok(written.log_id.index)
+        })
+    }
+
+    fn change(&self, change: Change) -> BoxFuture<'_, Result<(), NotChanged>> {
+        let change = match change {
+            Change::Set(node, member) => ChangeMembers::SetNodes(BTreeMap::from([(node, member)])),
+            Change::Voters(voters) => ChangeMembers::ReplaceAllVoters(voters),
+            Change::Remove(nodes) => ChangeMembers::RemoveNodes(nodes),
+        };
+        Box::pin(async move { self.raft.change_membership(change, false).await.map(drop).map_err(not_changed) })
+    }
+
+    fn transfer_leader(&self, node: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // As in `take_snapshot`.
+            let _ = self.raft.trigger().transfer_leader(node).await;
+        })
+    }
+
+    fn allow_elections(&self, allowed: bool) {
+        self.raft.runtime_config().elect(allowed);
     }
 
     fn appended_bytes(&self) -> u64 {

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use openraft::{AsyncRuntime, BasicNode, RaftSnapshotBuilder, Snapshot};
+use openraft::{AsyncRuntime, RaftSnapshotBuilder};
 use ticketrail_storage::state::{Applied, StateError, StateStore};
 
 use super::codec::{log_id_from_store, stored_membership_from_bytes};
-use super::types::{LeaderId, SnapshotMeta, Types};
+use super::types::{Snapshot, SnapshotMeta, Types};
 use crate::work::Work;
 
 /// What openraft calls a snapshot: how far a state is.
@@ -18,19 +18,22 @@ pub(crate) fn meta(applied: &Applied) -> Result<SnapshotMeta, io::Error> {
     })
 }
 
-/// The state a snapshot is taken of when it is needed. It may have gone on by then: whoever takes the checkpoint reads
-/// from inside of it how far it is.
-pub(crate) struct LiveSnapshot<S> {
-    store: Arc<S>,
+/// The data of a snapshot.
+pub(crate) enum SnapshotData<S: StateStore> {
+    /// The state that it is taken of when it is needed. It may have gone on by then: whoever takes the checkpoint reads
+    /// from inside of it how far it is.
+    Live(Arc<S>),
+    /// One that was received, and is ready to be swapped in.
+    Received(S::Checkpoint),
 }
 
-impl<S: StateStore> LiveSnapshot<S> {
-    pub(crate) fn new(store: Arc<S>) -> Self {
-        Self { store }
-    }
-
-    pub(crate) fn checkpoint(&self) -> Result<S::Checkpoint, StateError> {
-        self.store.checkpoint()
+impl<S: StateStore> SnapshotData<S> {
+    /// The checkpoint, taken now unless there is one. Blocks.
+    pub(crate) fn checkpoint(self) -> Result<S::Checkpoint, StateError> {
+        match self {
+            SnapshotData::Live(store) => store.checkpoint(),
+            SnapshotData::Received(checkpoint) => Ok(checkpoint),
+        }
     }
 }
 
@@ -47,11 +50,11 @@ impl<S: StateStore> FlushBuilder<S> {
 }
 
 impl<R: AsyncRuntime, S: StateStore> RaftSnapshotBuilder<Types<R>> for FlushBuilder<S> {
-    type SnapshotData = LiveSnapshot<S>;
+    type SnapshotData = SnapshotData<S>;
 
-    async fn build_snapshot(&mut self) -> Result<Snapshot<LeaderId, u64, BasicNode, LiveSnapshot<S>>, io::Error> {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<SnapshotData<S>>, io::Error> {
         let store = self.store.clone();
         let flushed = self.work.run(move || store.flush()).await.map_err(io::Error::other)?;
-        Ok(Snapshot { meta: meta(&flushed)?, snapshot: LiveSnapshot::new(self.store.clone()) })
+        Ok(Snapshot { meta: meta(&flushed)?, snapshot: SnapshotData::Live(self.store.clone()) })
     }
 }

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use openraft::{AsyncRuntime, EntryPayload, OptionalSend, RaftTypeConfig, impls};
 use ticketrail_core::{Rejection, Reply};
 
+use crate::member::Member;
+
 /// The runtime of production. A simulation names another one.
 pub(crate) type Production = openraft_rt_tokio::TokioRuntime;
 
@@ -19,7 +21,7 @@ impl<R: AsyncRuntime> RaftTypeConfig for Types<R> {
     type D = Proposal;
     type R = Replies;
     type NodeId = u64;
-    type Node = openraft::BasicNode;
+    type Node = Member;
     type Term = u64;
     type LeaderId = LeaderId;
     type Vote = Vote;
@@ -40,11 +42,13 @@ impl<R: AsyncRuntime> RaftTypeConfig for Types<R> {
 pub(crate) type LeaderId = impls::leader_id_adv::LeaderId<u64, u64>;
 pub(crate) type Vote = impls::Vote<LeaderId>;
 pub(crate) type LogId = openraft::LogId<LeaderId>;
-pub(crate) type Payload = EntryPayload<Proposal, u64, openraft::BasicNode>;
+pub(crate) type Payload = EntryPayload<Proposal, u64, Member>;
 pub(crate) type Entry = impls::Entry<LeaderId, Payload>;
-pub(crate) type Membership = openraft::Membership<u64, openraft::BasicNode>;
-pub(crate) type StoredMembership = openraft::StoredMembership<LeaderId, u64, openraft::BasicNode>;
-pub(crate) type SnapshotMeta = openraft::SnapshotMeta<LeaderId, u64, openraft::BasicNode>;
+pub(crate) type Membership = openraft::Membership<u64, Member>;
+pub(crate) type StoredMembership = openraft::StoredMembership<LeaderId, u64, Member>;
+/// A snapshot whose data are of type `D`.
+pub(crate) type Snapshot<D> = openraft::Snapshot<LeaderId, u64, Member, D>;
+pub(crate) type SnapshotMeta = openraft::SnapshotMeta<LeaderId, u64, Member>;
 
 /// An encoded `ticketrail_core::Entry`.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,4 +4,4 @@ mod log;
 mod state;
 
 pub use log::MemLog;
-pub use state::{MemCheckpoint, MemState};
+pub use state::{MemCheckpoint, MemIncoming, MemState};

@@ -1,12 +1,14 @@
 //! The applied state in memory.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use parking_lot::RwLock;
-use ticketrail_core::{MemView, View, WriteSet};
+use ticketrail_core::{MemView, View, Write, WriteSet};
 
-use crate::state::{Applied, StateError, StateStore};
+use crate::log::{LeaderId, LogId};
+use crate::state::{Applied, StateError, StateFile, StateStore, check_files};
 
 /// The applied state of one group in memory, with a durable and a volatile half: a flush makes durable what was
 /// committed before it.
@@ -20,7 +22,17 @@ pub struct MemState {
 /// A whole state apart from the live one.
 pub struct MemCheckpoint {
     half: Arc<Half>,
+    /// Its one file, once somebody wants it.
+    file: OnceLock<Bytes>,
 }
+
+/// A checkpoint that is being received, file by file.
+pub struct MemIncoming {
+    files: Vec<(StateFile, BytesMut)>,
+}
+
+/// The one file of a checkpoint.
+const FILE: &str = "state";
 
 #[derive(Default)]
 struct Inner {
@@ -42,6 +54,57 @@ impl Half {
     fn commit(&mut self, writes: &WriteSet, applied: &Applied) {
         self.view.commit(writes);
         self.applied = applied.clone();
+    }
+
+    /// The half as the bytes of a file: how far it is, then each pair, all with their lengths in front.
+    fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        let last = self.applied.last.unwrap_or_default();
+        bytes.put_u8(u8::from(self.applied.last.is_some()));
+        for number in [last.leader.term, last.leader.node, last.index] {
+            bytes.put_u64(number);
+        }
+        put(&mut bytes, &self.applied.membership);
+        for (key, value) in self.view.iter() {
+            put(&mut bytes, key);
+            put(&mut bytes, value);
+        }
+        bytes.freeze()
+    }
+
+    /// Reads what `to_bytes` wrote; `None` for anything else.
+    fn from_bytes(mut bytes: Bytes) -> Option<Half> {
+        let has_last = bytes.try_get_u8().ok()? == 1;
+        let (term, node) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+        let last = LogId { leader: LeaderId { term, node }, index: bytes.try_get_u64().ok()? };
+        let mut half = Half::default();
+        half.applied = Applied { last: has_last.then_some(last), membership: take(&mut bytes)? };
+        let mut writes = WriteSet::new();
+        while bytes.has_remaining() {
+            writes.push(Write::Put { key: take(&mut bytes)?, value: take(&mut bytes)? });
+        }
+        half.view.commit(&writes);
+        Some(half)
+    }
+}
+
+fn put(bytes: &mut BytesMut, part: &[u8]) {
+    bytes.put_u64(part.len() as u64);
+    bytes.put_slice(part);
+}
+
+fn take(bytes: &mut Bytes) -> Option<Bytes> {
+    let len = usize::try_from(bytes.try_get_u64().ok()?).ok()?;
+    (len <= bytes.len()).then(|| bytes.split_to(len))
+}
+
+impl MemCheckpoint {
+    fn of(half: Half) -> Self {
+        Self { half: Arc::new(half), file: OnceLock::new() }
+    }
+
+    fn file(&self) -> &Bytes {
+        self.file.get_or_init(|| self.half.to_bytes())
     }
 }
 
@@ -92,6 +155,7 @@ impl Inner {
 
 impl StateStore for MemState {
     type Checkpoint = MemCheckpoint;
+    type Incoming = MemIncoming;
 
     fn read<R>(&self, read: impl FnOnce(&dyn View) -> R) -> R {
         // Recursive: a waiting writer must not lock out a read inside of a read.
@@ -127,7 +191,7 @@ impl StateStore for MemState {
     fn checkpoint(&self) -> Result<MemCheckpoint, StateError> {
         let mut inner = self.inner.write();
         inner.flush("take a checkpoint of")?;
-        Ok(MemCheckpoint { half: Arc::new(inner.live.clone()) })
+        Ok(MemCheckpoint::of(inner.live.clone()))
     }
 
     fn checkpoint_applied(&self, checkpoint: &MemCheckpoint) -> Applied {
@@ -144,5 +208,58 @@ impl StateStore for MemState {
         inner.pending.clear();
         inner.unflushed = 0;
         Ok(())
+    }
+
+    fn checkpoint_files(&self, checkpoint: &MemCheckpoint) -> Result<Vec<StateFile>, StateError> {
+        Ok(vec![StateFile { name: FILE.into(), size: checkpoint.file().len() as u64 }])
+    }
+
+    fn read_chunk(
+        &self,
+        checkpoint: &MemCheckpoint,
+        name: &str,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, StateError> {
+        let file = checkpoint.file();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if name != FILE || start > file.len() {
+            return Err(StateError { action: "read a checkpoint of", reason: format!("{name} has no byte {offset}") });
+        }
+        Ok(file.slice(start..file.len().min(start.saturating_add(len))))
+    }
+
+    fn begin_incoming(&self, files: &[StateFile]) -> Result<MemIncoming, StateError> {
+        check_files(files)?;
+        Ok(MemIncoming { files: files.iter().map(|file| (file.clone(), BytesMut::new())).collect() })
+    }
+
+    fn write_chunk(
+        &self,
+        incoming: &mut MemIncoming,
+        file: usize,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StateError> {
+        let refused = |reason: String| Err(StateError { action: "receive", reason });
+        let Some((file, bytes)) = incoming.files.get_mut(file) else {
+            return refused(format!("there is no file {file}"));
+        };
+        let end = offset + data.len() as u64;
+        if offset != bytes.len() as u64 || end > file.size {
+            return refused(format!("bytes {offset}..{end} of {} are not the next of {} bytes", file.name, file.size));
+        }
+        bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn finish_incoming(&self, incoming: MemIncoming) -> Result<MemCheckpoint, StateError> {
+        let refused = |reason: &str| StateError { action: "stage", reason: reason.into() };
+        let [(file, bytes)] = <[_; 1]>::try_from(incoming.files).map_err(|_| refused("it is not one file"))?;
+        if bytes.len() as u64 != file.size {
+            return Err(refused("its file is not whole"));
+        }
+        let half = Half::from_bytes(bytes.freeze()).ok_or_else(|| refused("its file makes no sense"))?;
+        Ok(MemCheckpoint::of(half))
     }
 }

@@ -5,4 +5,4 @@ mod log;
 mod state;
 
 pub use log::{LogOptions, RocksLog};
-pub use state::{RocksState, StateCheckpoint, StateOptions};
+pub use state::{RocksState, StateCheckpoint, StateIncoming, StateOptions};

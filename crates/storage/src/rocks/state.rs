@@ -12,6 +12,7 @@
 
 mod current;
 mod generation;
+mod incoming;
 mod options;
 mod segments;
 mod view;
@@ -22,17 +23,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
 use ticketrail_core::{View, WriteSet};
 
+pub use self::incoming::StateIncoming;
 pub use self::options::StateOptions;
 
 use self::generation::{Generation, OwnedDir};
 use self::view::RocksView;
 use crate::error::OpenError;
 use crate::files;
-use crate::state::{Applied, StateError, StateStore};
+use crate::state::{Applied, StateError, StateFile, StateStore};
 
 /// The applied state of one group on RocksDB.
 pub struct RocksState {
@@ -205,6 +208,7 @@ fn remove_leftovers(dir: &Path, live: u64) -> Result<(), OpenError> {
 
 impl StateStore for RocksState {
     type Checkpoint = StateCheckpoint;
+    type Incoming = StateIncoming;
 
     fn read<R>(&self, read: impl FnOnce(&dyn View) -> R) -> R {
         let generation = Arc::clone(&self.live.read().generation);
@@ -279,5 +283,37 @@ impl StateStore for RocksState {
         drop(live);
         self.close(old);
         Ok(())
+    }
+
+    fn checkpoint_files(&self, checkpoint: &StateCheckpoint) -> Result<Vec<StateFile>, StateError> {
+        incoming::files_of(checkpoint.path())
+    }
+
+    fn read_chunk(
+        &self,
+        checkpoint: &StateCheckpoint,
+        name: &str,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, StateError> {
+        incoming::read_chunk(&checkpoint.path().join(name), offset, len)
+    }
+
+    fn begin_incoming(&self, files: &[StateFile]) -> Result<StateIncoming, StateError> {
+        StateIncoming::begin(files, || self.incoming())
+    }
+
+    fn write_chunk(
+        &self,
+        incoming: &mut StateIncoming,
+        file: usize,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StateError> {
+        incoming.write(file, offset, data)
+    }
+
+    fn finish_incoming(&self, incoming: StateIncoming) -> Result<StateCheckpoint, StateError> {
+        self.stage(incoming.finish()?)
     }
 }

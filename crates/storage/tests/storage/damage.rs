@@ -292,7 +292,7 @@ fn a_log_without_its_watermark_is_refused() {
 fn a_log_of_another_node_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let owned = |node| {
-        let owner = Some(Identity { cluster: ClusterId([1; 16]), node, incarnation: 0 });
+        let owner = Some(Identity { cluster: ClusterId([1; 16]), node, incarnation: 0, was_member: false });
         LogOptions { owner, ..options(dir.path()) }
     };
     drop(RocksLog::open(owned(1)).unwrap());

@@ -13,7 +13,7 @@ use ticketrail_storage::{ClusterId, Identity, OpenError};
 
 use crate::model::{Op, call_durably, id, record};
 
-const IDENTITY: Identity = Identity { cluster: ClusterId([9; 16]), node: 1, incarnation: 1 };
+const IDENTITY: Identity = Identity { cluster: ClusterId([9; 16]), node: 1, incarnation: 1, was_member: false };
 const VOTE: Vote = Vote { leader: LeaderId { term: 1, node: 1 }, committed: true };
 const DISK: DiskOptions = DiskOptions { low: 4 << 20, critical: 1 << 20, slack: 1 << 20, ballast: 1 << 20 };
 

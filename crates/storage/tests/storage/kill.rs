@@ -158,7 +158,7 @@ const NEW_DIR: &str = "TICKETRAIL_TEST_NEW_DIR";
 
 fn found(path: &Path) -> Result<Store, OpenError> {
     let mut dir = DataDir::open(path)?;
-    dir.found(Identity { cluster: ClusterId([5; 16]), node: 1, incarnation: 1 })?;
+    dir.found(Identity { cluster: ClusterId([5; 16]), node: 1, incarnation: 1, was_member: false })?;
     dir.open_store(DiskOptions { low: 4 << 20, critical: 1 << 20, slack: 1 << 20, ballast: 1 << 20 })
 }
 

@@ -1,0 +1,154 @@
+//! Says hello: at each start, before this node promises anything, and from time to time afterwards.
+//!
+//! A node is cleared once a majority of the members, itself included, know its disk and none speaks against it. That
+//! costs no availability, since without a majority nothing can be done anyway; and it finds out disks that were swapped,
+//! copied or rolled back before they can do harm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use ticketrail_proto::raft as pb;
+use ticketrail_storage::{Identity, OpenError};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{NodeSide, Peering};
+use crate::member::Members;
+use crate::peers::PROTOCOL;
+
+/// The pause between two rounds before it is cleared.
+const SOON: Duration = Duration::from_millis(50);
+/// While the others do not know it as it is.
+const OFTEN: Duration = Duration::from_millis(500);
+/// Otherwise.
+const SELDOM: Duration = Duration::from_secs(5);
+
+/// Where this node stands with the others.
+pub(crate) struct Greeter {
+    pub(crate) peering: Peering,
+    /// The last entry of its log.
+    pub(crate) last_log: Arc<dyn Fn() -> Option<pb::LogId> + Send + Sync>,
+    pub(crate) identity: Identity,
+}
+
+impl Greeter {
+    /// Runs until the node stops.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.greet() => {}
+            // The sender lives as long as the node.
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    async fn greet(&self) {
+        let Ok(node) = self.peering.node() else { return };
+        let mut was_member = self.identity.was_member;
+        loop {
+            let members = node.members.borrow().clone();
+            let mine = self.identity.node;
+            if !was_member && members.nodes.contains_key(&mine) && node.consensus.membership_is_committed() {
+                if let Err(error) = self.remember_membership().await {
+                    return node.broken.report(error.to_string());
+                }
+                was_member = true;
+            }
+            let answers = self.say_hello(&members, was_member).await;
+            if let Some(refusal) = answers.refusal {
+                return node.broken.report(refusal);
+            }
+            let cleared = *node.cleared.borrow();
+            if !cleared && self.is_enough(&members, &answers.friends) {
+                tracing::info!(node = mine, friends = ?answers.friends, "the others know this disk");
+                node.cleared.send_replace(true);
+                node.consensus.allow_elections(true);
+            }
+            let settled = members.nodes.get(&mine) == Some(self.peering.member())
+                && (members.is_voter(mine) || !self.peering.config().wants_vote);
+            let pause = match (cleared, settled) {
+                (false, _) => SOON,
+                (true, false) => OFTEN,
+                (true, true) => SELDOM,
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn remember_membership(&self) -> Result<(), OpenError> {
+        self.peering
+            .keep(|home| match home.identity() {
+                Some(identity) => home.set_identity(Identity { was_member: true, ..identity }),
+                None => Ok(()),
+            })
+            .await
+    }
+
+    fn is_enough(&self, members: &Members, friends: &BTreeSet<u64>) -> bool {
+        let knows = |node: &&u64| **node == self.identity.node || friends.contains(node);
+        if members.voters.is_empty() {
+            // It has no log yet: whoever let it in, or founds with it, is enough.
+            return !friends.is_empty() || self.peering.config().others().next().is_none();
+        }
+        members.voters.iter().all(|set| set.iter().filter(knows).count() > set.len() / 2)
+    }
+
+    async fn say_hello(&self, members: &Members, was_member: bool) -> Answers {
+        // The newest addresses come from the log; before there is one, from the named peers.
+        let mut addresses: BTreeMap<&str, &str> =
+            self.peering.config().others().map(|(name, address)| (name.as_str(), address.as_str())).collect();
+        for (node, member) in &members.nodes {
+            if *node != self.identity.node {
+                addresses.insert(&member.name, &member.peer_address);
+            }
+        }
+        addresses.remove(self.peering.member().name.as_str());
+        let asked = addresses.into_values().map(|address| {
+            let request = pb::HelloRequest {
+                protocol: PROTOCOL,
+                identity: self.peering.wire_identity(),
+                member: Some(self.peering.wire_member()),
+                last_log: (self.last_log)(),
+                was_member,
+                wants_vote: self.peering.config().wants_vote,
+            };
+            self.peering.ask(address, async move |mut client| client.hello(request).await)
+        });
+        let mut answers = Answers::default();
+        for answer in join_all(asked).await.into_iter().flatten() {
+            if !answer.refusal.is_empty() {
+                answers.refusal = Some(answer.refusal);
+                continue;
+            }
+            let theirs = answer.identity.unwrap_or_default();
+            if theirs.cluster == self.identity.cluster.0.as_slice() && theirs.node != self.identity.node {
+                answers.friends.insert(theirs.node);
+            }
+        }
+        answers
+    }
+}
+
+/// What the others say.
+#[derive(Default)]
+struct Answers {
+    /// Members of the same cluster that know this disk.
+    friends: BTreeSet<u64>,
+    refusal: Option<String>,
+}
+
+impl NodeSide {
+    /// The leader, where another node leads.
+    pub(super) fn other_leader(&self) -> Option<(u64, String)> {
+        let leader = self.standing.borrow().leader?;
+        let members = self.members.borrow().clone();
+        let member = members.nodes.get(&leader)?;
+        Some((leader, member.peer_address.clone()))
+    }
+
+    /// Whether this node leads.
+    pub(super) fn leads(&self) -> bool {
+        self.standing.borrow().leading.is_some()
+    }
+}

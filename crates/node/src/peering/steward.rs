@@ -1,0 +1,182 @@
+//! The leader's care for the membership: lets newcomers in, gives them votes once they have caught up, finishes changes
+//! that an earlier leader began, and hands over where it should not lead.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::change::transfer_to;
+use super::{NodeSide, Peering, Wish};
+use crate::clock::Instant;
+use crate::consensus::{Change, NotChanged};
+use crate::member::Members;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_millis(200);
+/// Entries that a member may be behind and still count as caught up.
+pub(super) const CAUGHT_UP: u64 = 64;
+/// A member that was not heard for so long is not alive.
+const ALIVE: Duration = Duration::from_secs(3);
+/// A node whose wall clock is further off the median should not lead.
+const CLOCK_OFF_MS: i64 = 2_000;
+
+/// Runs until the node stops.
+pub(crate) async fn run(peering: Peering, mut stop: watch::Receiver<bool>) {
+    tokio::select! {
+        () = care(&peering) => {}
+        // The sender lives as long as the node.
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+async fn care(peering: &Peering) {
+    let Ok(node) = peering.node() else { return };
+    let mut may_campaign = true;
+    loop {
+        let off = node.peers.wall_ahead_ms().abs() > CLOCK_OFF_MS;
+        if *node.cleared.borrow() && may_campaign == off {
+            may_campaign = !off;
+            node.consensus.allow_elections(may_campaign);
+            if off {
+                tracing::warn!(off_ms = node.peers.wall_ahead_ms(), "the wall clock is off: this node should not lead");
+            }
+        }
+        if node.leads() {
+            let mine = node.standing.borrow().leader.unwrap_or(0);
+            if off || node.peers.disk_low(mine) {
+                hand_over(node).await;
+            }
+            if let Some(change) = next_change(node) {
+                apply(node, change).await;
+                continue;
+            }
+        } else {
+            node.wishes.lock().clear();
+        }
+        // A newcomer should not have to wait.
+        let _ = timeout(EVERY, node.wished.notified()).await;
+    }
+}
+
+async fn apply(node: &NodeSide, change: Change) {
+    tracing::info!(?change, "changes the membership");
+    match node.consensus.change(change.clone()).await {
+        Ok(()) => {}
+        Err(error @ (NotChanged::NotLeader | NotChanged::Unknown)) => {
+            tracing::warn!(?change, %error, "the membership was not changed");
+        }
+        Err(NotChanged::Refused(error)) => {
+            tracing::warn!(?change, error, "the membership was not changed");
+            // Not at once again.
+            let _ = timeout(EVERY, node.wished.notified()).await;
+        }
+    }
+}
+
+/// Hands leadership to the best of the others, if there is one.
+async fn hand_over(node: &NodeSide) {
+    if let Some(to) = successor(node) {
+        tracing::info!(to, "hands over leadership");
+        transfer_to(node, to).await;
+    }
+}
+
+/// What is to be done next.
+fn next_change(node: &NodeSide) -> Option<Change> {
+    let members = node.members.borrow().clone();
+    if !node.consensus.membership_is_committed() {
+        return None;
+    }
+    if let [_, wanted] = members.voters.as_slice() {
+        // An earlier leader began it.
+        return Some(Change::Voters(wanted.clone()));
+    }
+    let wishes = node.wishes.lock().clone();
+    wishes.iter().find_map(|(id, wish)| step_towards(node, &members, *id, wish)).or_else(|| leftover(node, &members))
+}
+
+/// The next step for a member: let in, moved to its new address, given a vote.
+fn step_towards(node: &NodeSide, members: &Arc<Members>, id: u64, wish: &Wish) -> Option<Change> {
+    if members.nodes.get(&id) != Some(&wish.member) {
+        return Some(Change::Set(id, wish.member.clone()));
+    }
+    if members.is_voter(id) || !wish.wants_vote || !is_caught_up(node, id) {
+        return None;
+    }
+    let voters = members.voters.last()?;
+    let namesakes: BTreeSet<u64> =
+        voters.iter().copied().filter(|voter| *voter != id && has_name(members, *voter, &wish.member.name)).collect();
+    if namesakes.iter().any(|voter| is_alive(node, *voter)) {
+        tracing::warn!(node = id, name = wish.member.name, "another node of this name is alive: no vote for this one");
+        return None;
+    }
+    Some(Change::Voters(voters.iter().copied().filter(|voter| !namesakes.contains(voter)).chain([id]).collect()))
+}
+
+fn has_name(members: &Members, id: u64, name: &str) -> bool {
+    members.nodes.get(&id).is_some_and(|member| member.name == name)
+}
+
+/// Members without a vote, and without life, whose name another one has now.
+fn leftover(node: &NodeSide, members: &Members) -> Option<Change> {
+    let replaced = |id: &u64| {
+        let name = members.nodes.get(id).map(|member| &member.name);
+        !members.is_voter(*id)
+            && !is_alive(node, *id)
+            && members.nodes.iter().any(|(other, member)| members.is_voter(*other) && Some(&member.name) == name)
+    };
+    let gone: BTreeSet<u64> = members.nodes.keys().copied().filter(replaced).collect();
+    (!gone.is_empty()).then_some(Change::Remove(gone))
+}
+
+/// Whether a member was heard lately. The leader itself is alive.
+pub(super) fn is_alive(node: &NodeSide, id: u64) -> bool {
+    if node.standing.borrow().leader == Some(id) {
+        return true;
+    }
+    let now = node.clock_now();
+    node.peers.heard_at(id).is_some_and(|heard| now.saturating_duration_since(heard) <= ALIVE)
+}
+
+/// Whether a member has nearly all of the leader's log on its disk.
+pub(super) fn is_caught_up(node: &NodeSide, id: u64) -> bool {
+    let last = node.consensus.figures().last_log.unwrap_or(0);
+    let replicated = node.consensus.replicated();
+    replicated.get(&id).copied().flatten().is_some_and(|matched| matched + CAUGHT_UP >= last)
+}
+
+/// The voter that should take over: alive, caught up, with room on its disk.
+pub(super) fn successor(node: &NodeSide) -> Option<u64> {
+    let members = node.members.borrow().clone();
+    let mine = node.standing.borrow().leader;
+    let replicated = node.consensus.replicated();
+    let fit = |id: &u64| {
+        Some(*id) != mine
+            && members.is_voter(*id)
+            && is_alive(node, *id)
+            && is_caught_up(node, *id)
+            && !node.peers.disk_low(*id)
+    };
+    members.nodes.keys().copied().filter(fit).max_by_key(|id| (replicated.get(id).copied().flatten(), *id))
+}
+
+impl NodeSide {
+    pub(super) fn clock_now(&self) -> Instant {
+        self.peers.now()
+    }
+
+    /// Hands leadership over before a stop, if this node leads and another one can. Waits until it is gone.
+    pub(crate) async fn step_aside(&self) {
+        if self.leads()
+            && let Some(to) = successor(self)
+        {
+            tracing::info!(to, "hands over leadership");
+            if !transfer_to(self, to).await {
+                tracing::warn!(to, "leadership was not taken over in time");
+            }
+        }
+    }
+}

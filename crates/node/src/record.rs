@@ -1,0 +1,89 @@
+//! What this node has on record of the others: up to where each has acknowledged committed entries, so that a disk which
+//! was rolled back is found out.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+/// What this node, while it led, was told by the others. Lost with the process.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    acknowledged: Mutex<BTreeMap<u64, Acknowledged>>,
+}
+
+#[derive(Debug, Default)]
+struct Acknowledged {
+    /// The last committed entry that the node said it has on its disk.
+    index: Option<u64>,
+    /// It has said since that it lacks an entry up to there.
+    lost: bool,
+}
+
+impl Record {
+    /// A node has on its disk all entries up to this committed one.
+    pub(crate) fn acknowledged(&self, node: u64, committed: Option<u64>) {
+        let mut known = self.acknowledged.lock();
+        let entry = known.entry(node).or_default();
+        entry.index = entry.index.max(committed);
+    }
+
+    /// A node says that it lacks the entry at `index`.
+    pub(crate) fn check_conflict(&self, node: u64, index: u64) -> Result<(), String> {
+        let mut known = self.acknowledged.lock();
+        let entry = known.entry(node).or_default();
+        if entry.index.is_none_or(|acknowledged| index > acknowledged) {
+            return Ok(());
+        }
+        if !entry.lost {
+            tracing::error!(node, index, acknowledged = entry.index, "a node has lost entries that it acknowledged");
+        }
+        entry.lost = true;
+        Err(lost(node, entry.index, Some(index.saturating_sub(1))))
+    }
+
+    /// A node comes up with a log that ends at `last`.
+    pub(crate) fn check_start(&self, node: u64, last: Option<u64>) -> Result<(), String> {
+        match self.acknowledged.lock().get(&node) {
+            Some(entry) if entry.lost || entry.index > last => Err(lost(node, entry.index, last)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A node is no member any more.
+    pub(crate) fn forget(&self, node: u64) {
+        self.acknowledged.lock().remove(&node);
+    }
+}
+
+fn lost(node: u64, acknowledged: Option<u64>, last: Option<u64>) -> String {
+    let index = |index: Option<u64>| index.map_or("nothing".to_owned(), |index| format!("entry {index}"));
+    format!(
+        "expected the disk of node {node} to hold the log up to {}, which it has acknowledged, but it ends at {}: the \
+         disk was rolled back or is another one. Do not use it: empty the data directory, and the node joins anew by \
+         itself under a new id",
+        index(acknowledged),
+        index(last)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_lacks_what_it_acknowledged_is_refused() {
+        let record = Record::default();
+        assert_eq!(record.check_start(2, None), Ok(()));
+        record.acknowledged(2, Some(7));
+        record.acknowledged(2, Some(5));
+        assert_eq!(record.check_start(2, Some(7)), Ok(()));
+        assert_eq!(record.check_conflict(2, 8), Ok(()));
+        assert!(record.check_start(2, Some(6)).is_err_and(|why| why.contains("entry 7") && why.contains("entry 6")));
+        assert!(record.check_start(2, None).is_err());
+        assert_eq!(record.check_start(3, None), Ok(()));
+        assert!(record.check_conflict(2, 7).is_err());
+        assert!(record.check_start(2, Some(9)).is_err(), "what it lost it has lost");
+        record.forget(2);
+        assert_eq!(record.check_start(2, None), Ok(()));
+    }
+}
