@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "ticketrail/v1/queue.proto",
     "ticketrail/v1/queue_service.proto",
     "ticketrail/v1/admin_service.proto",
+    "ticketrail/v1/cluster_service.proto",
     "ticketrail/raft/v1/header.proto",
     "ticketrail/raft/v1/raft.proto",
     "ticketrail/raft/v1/forward.proto",

@@ -1,17 +1,19 @@
 //! gRPC services of Ticketrail. A map of the house:
 //!
-//! - [`QueueApi`] and [`AdminApi`]: the services; each verb parses, makes one command, proposes it and translates;
+//! - [`QueueApi`], [`AdminApi`] and [`ClusterApi`]: the services; each verb parses, makes one command, proposes it and translates;
 //! - `convert`: wire to domain and back; every limit is checked there;
 //! - `status`: the one table of errors;
 //! - `call`: what every verb shares: request ids, deadlines, freshness.
 
 mod admin;
 mod call;
+mod cluster;
 mod convert;
 mod queue;
 mod status;
 
 pub use admin::AdminApi;
+pub use cluster::ClusterApi;
 pub use queue::QueueApi;
 
 use std::sync::Arc;

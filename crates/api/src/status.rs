@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ticketrail_core::reply::{Full, LeaseLost, LimitReached, QueueNamed, RejectionRecord, RequestIdOld};
 use ticketrail_core::{Rejection, limits};
+use ticketrail_node::ChangeError;
 use ticketrail_node::call::{CallError, Unavailable};
 use ticketrail_proto::{reason, v1};
 use tonic::{Code, Status};
@@ -251,6 +252,22 @@ pub(crate) fn item(record: &RejectionRecord) -> v1::ItemError {
         None => Refusal::mismatch("a rejection"),
     }
     .into_item()
+}
+
+impl From<ChangeError> for Refusal {
+    fn from(error: ChangeError) -> Self {
+        let text = error.to_string();
+        match error {
+            ChangeError::NoLeader(_) => {
+                Refusal::new(Code::Unavailable, reason::NO_QUORUM, text).retry_after(ELECTION_RETRY)
+            }
+            ChangeError::NotFound(node) => {
+                Refusal::new(Code::NotFound, reason::MEMBER_NOT_FOUND, text).with("node", node)
+            }
+            ChangeError::Precondition(_) => Refusal::new(Code::FailedPrecondition, reason::CLUSTER_UNSAFE, text),
+            ChangeError::Unknown(_) => Refusal::new(Code::DeadlineExceeded, reason::UNKNOWN_OUTCOME, text),
+        }
+    }
 }
 
 impl From<CallError> for Refusal {

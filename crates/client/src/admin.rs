@@ -41,6 +41,10 @@ macro_rules! change {
 }
 
 impl Admin {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }

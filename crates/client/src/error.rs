@@ -196,6 +196,10 @@ reasons! {
     QueueNotFound = QUEUE_NOT_FOUND;
     /// No such message: it is finished, or never was.
     MessageNotFound = MESSAGE_NOT_FOUND;
+    /// No such member of the cluster.
+    MemberNotFound = MEMBER_NOT_FOUND;
+    /// The change of the membership would do harm, or cannot be done as things are.
+    ClusterUnsafe = CLUSTER_UNSAFE;
     /// The queue is there already.
     QueueExists = QUEUE_EXISTS;
     /// The queue refuses enqueues.

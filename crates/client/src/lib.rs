@@ -34,6 +34,7 @@
 mod admin;
 mod call;
 mod client;
+mod cluster;
 mod error;
 mod message;
 mod position;
@@ -47,6 +48,7 @@ mod wire;
 
 pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
 pub use client::{Client, ClientBuilder};
+pub use cluster::{ClusterInfo, ClusterMember};
 pub use error::{Effect, Error, Reason, Refusal};
 pub use message::{
     DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,

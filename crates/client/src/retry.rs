@@ -279,6 +279,8 @@ impl Attempts {
             | Reason::Invalid
             | Reason::QueueNotFound
             | Reason::MessageNotFound
+            | Reason::MemberNotFound
+            | Reason::ClusterUnsafe
             | Reason::QueueExists
             | Reason::QueueClosed
             | Reason::LeaseLost

@@ -6,6 +6,8 @@ use ticketrail_core::{Answer, Command, Query, Rejection, Request};
 use tokio::time::timeout_at;
 
 use crate::call::{Call, CallError, Deliveries, Done, Freshness, Origin, ReceiveCall, Unavailable};
+use crate::member::ClusterView;
+use crate::peering::{ChangeError, MemberChange};
 use crate::queue::{Pending, Resolution, Waiting, asked};
 use crate::sessions::Slot;
 use crate::shared::Shared;
@@ -32,6 +34,16 @@ impl Handle {
     /// Answers a question.
     pub async fn query(&self, query: Query, freshness: Freshness) -> Result<(Answer, Origin), CallError> {
         self.shared.query(query, freshness).await
+    }
+
+    /// The cluster, as this node sees it.
+    pub fn cluster(&self) -> ClusterView {
+        self.shared.cluster()
+    }
+
+    /// Changes the membership, at the leader. Returns the id of the member that was added or changed, or that leads now.
+    pub async fn change_members(&self, change: MemberChange) -> Result<u64, ChangeError> {
+        self.shared.peering.change(change).await
     }
 
     /// What the node tells of itself.

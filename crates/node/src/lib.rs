@@ -52,7 +52,7 @@ pub use consensus::Role;
 pub use disk::Disk;
 pub use error::{ShutdownError, StartError};
 pub use handle::Handle;
-pub use member::{Member, Members};
+pub use member::{ClusterView, Member, MemberView, Members};
 pub use node::Node;
 pub use peering::{ChangeError, MemberChange, Peering, PeeringConfig, SettleError};
 pub use peers::{Connector, tuned};

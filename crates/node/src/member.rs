@@ -24,6 +24,36 @@ pub struct Members {
     pub committed: bool,
 }
 
+/// A member, as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberView {
+    /// Its Raft id.
+    pub node: u64,
+    /// Who it is and where.
+    pub member: Member,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Whether it was heard within the last 3 s.
+    pub alive: bool,
+    /// The last entry that it has on its disk, as the leader knows.
+    pub matched_index: Option<u64>,
+    /// Whether its disk is past the low mark.
+    pub disk_low: bool,
+}
+
+/// A cluster, as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterView {
+    /// Who leads, where known.
+    pub leader: Option<u64>,
+    /// The newest term it knows.
+    pub term: u64,
+    /// The members, in the order of their ids.
+    pub members: Vec<MemberView>,
+    /// Whether the membership is about to change.
+    pub changing: bool,
+}
+
 impl Members {
     /// Whether `node` votes.
     pub fn is_voter(&self, node: u64) -> bool {

@@ -212,12 +212,8 @@ impl Node {
 
 /// A node's place among its peers, and whose its disk is.
 fn place(config: &NodeConfig) -> Result<(Peering, Identity), StartError> {
-    let identity = Identity {
-        cluster: ClusterId(config.cluster_id),
-        node: config.node_id,
-        incarnation: 1,
-        was_member: false,
-    };
+    let identity =
+        Identity { cluster: ClusterId(config.cluster_id), node: config.node_id, incarnation: 1, was_member: false };
     let peering = match &config.peering {
         Some(peering) => peering.clone(),
         None => {

@@ -40,8 +40,8 @@ use crate::raft::{Gate, PeerService};
 use crate::record::Record;
 use crate::work::Work;
 
-pub(crate) use self::hello::Greeter;
 pub use self::change::{ChangeError, MemberChange};
+pub(crate) use self::hello::Greeter;
 pub use self::settle::SettleError;
 
 /// How long one question to a peer may take.

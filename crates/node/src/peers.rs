@@ -126,8 +126,13 @@ impl Peers {
 
     /// The connection to a member, made lazily; `None` where it is no member or its address makes no sense.
     pub(crate) fn channel(&self, node: u64, lane: Lane) -> Option<Channel> {
+        self.channel_or(node, lane, None)
+    }
+
+    /// As `channel`, with an address to use where the newest membership is not known here yet.
+    pub(crate) fn channel_or(&self, node: u64, lane: Lane, fallback: Option<&str>) -> Option<Channel> {
         let members = self.members();
-        let address = &members.nodes.get(&node)?.peer_address;
+        let address = members.nodes.get(&node).map(|member| member.peer_address.as_str()).or(fallback)?;
         let mut channels = self.channels.lock();
         if let Some((known, channel)) = channels.get(&(node, lane))
             && known == address
@@ -136,8 +141,10 @@ impl Peers {
         }
         match self.connector.connect(address) {
             Ok(channel) => {
-                channels.retain(|(known, _), _| members.nodes.contains_key(known));
-                channels.insert((node, lane), (address.clone(), channel.clone()));
+                if members.nodes.contains_key(&node) {
+                    channels.retain(|(known, _), _| members.nodes.contains_key(known));
+                }
+                channels.insert((node, lane), (address.to_owned(), channel.clone()));
                 Some(channel)
             }
             Err(error) => {

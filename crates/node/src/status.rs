@@ -1,6 +1,9 @@
 //! What a node tells of itself.
 
+use std::sync::atomic::Ordering;
+
 use crate::consensus::Role;
+use crate::member::ClusterView;
 use crate::shared::Shared;
 
 /// What a node tells of itself, as of now.
@@ -46,9 +49,21 @@ pub struct NodeStatus {
     pub parked_receives: usize,
     /// Leases that the leader watches.
     pub leases_watched: usize,
+    /// Snapshots sent since the start.
+    pub snapshots_sent: u64,
+    /// Snapshots installed since the start.
+    pub snapshots_installed: u64,
 }
 
 impl Shared {
+    pub(crate) fn cluster(&self) -> ClusterView {
+        match self.peering.node() {
+            Ok(node) => node.view(self.config.node_id),
+            // Only before the start is over.
+            Err(_) => ClusterView { leader: None, term: 0, members: Vec::new(), changing: false },
+        }
+    }
+
     pub(crate) fn status(&self) -> NodeStatus {
         let now = self.config.clock.now();
         let standing = *self.standing.borrow();
@@ -76,6 +91,8 @@ impl Shared {
             entries_in_flight: self.progress.in_flight(),
             parked_receives: self.waiters.count(),
             leases_watched: self.signals.leases(),
+            snapshots_sent: self.snapshots.sent.load(Ordering::Relaxed),
+            snapshots_installed: self.snapshots.installed.load(Ordering::Relaxed),
         }
     }
 }

@@ -11,6 +11,10 @@ pub const INVALID: &str = "INVALID";
 pub const QUEUE_NOT_FOUND: &str = "QUEUE_NOT_FOUND";
 /// No such message: it is finished, or never was. `NOT_FOUND`.
 pub const MESSAGE_NOT_FOUND: &str = "MESSAGE_NOT_FOUND";
+/// No such member of the cluster. `NOT_FOUND`; nothing happened.
+pub const MEMBER_NOT_FOUND: &str = "MEMBER_NOT_FOUND";
+/// The change of the membership would do harm, or cannot be done as things are. `FAILED_PRECONDITION`; nothing happened.
+pub const CLUSTER_UNSAFE: &str = "CLUSTER_UNSAFE";
 /// The queue is there already. `ALREADY_EXISTS`; nothing happened.
 pub const QUEUE_EXISTS: &str = "QUEUE_EXISTS";
 /// The queue refuses enqueues. `FAILED_PRECONDITION`; nothing happened.

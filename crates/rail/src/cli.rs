@@ -3,7 +3,7 @@
 use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::{bench, dlq, msg, queue};
+use crate::commands::{bench, cluster, dlq, msg, queue};
 #[cfg(feature = "server")]
 use crate::commands::{dev, serve};
 #[cfg(feature = "server")]
@@ -45,6 +45,8 @@ enum Verb {
     Msg(msg::MsgArgs),
     /// Dead letters: look
     Dlq(dlq::DlqArgs),
+    /// The cluster: who belongs to it, who leads, who comes and goes
+    Cluster(cluster::ClusterArgs),
     /// Measure: enqueue, receive and ack, or both
     Bench(bench::BenchArgs),
     /// Print a completion script for a shell
@@ -85,6 +87,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
         Verb::Queue(args) => wait(queue::run(args, format)),
         Verb::Msg(args) => wait(msg::run(args, format)),
         Verb::Dlq(args) => wait(dlq::run(args, format)),
+        Verb::Cluster(args) => wait(cluster::run(args, format)),
         Verb::Bench(args) => wait(bench::run(args, format)),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
@@ -145,6 +148,13 @@ mod tests {
             "rail msg get 1.1.m4.1 --namespace shop --timeout 3s",
             "rail dlq ls",
             "rail dlq show orders",
+            "rail cluster status",
+            "rail cluster members -o json",
+            "rail cluster add rail-3.peers:50001",
+            "rail cluster remove 3 --yes",
+            "rail cluster promote 104",
+            "rail cluster transfer-leader",
+            "rail cluster transfer-leader 2",
             "rail bench both --rate 1000 -o json",
             "rail completions bash",
         ] {
@@ -158,6 +168,7 @@ mod tests {
             "rail",
             "rail queue",
             "rail queue pause orders",
+            "rail cluster remove",
             "rail msg ack",
             "rail msg ack not!base64",
             "rail msg nack AAAA --permanent --delay 5s",

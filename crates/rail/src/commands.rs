@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub(crate) mod bench;
+pub(crate) mod cluster;
 #[cfg(feature = "server")]
 pub(crate) mod dev;
 pub(crate) mod dlq;

@@ -155,6 +155,8 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
             "see what is there with `rail queue ls`, or make it with `rail queue create`".to_owned()
         }
         Reason::MessageNotFound => "it is finished, or never was in this namespace; see `rail msg peek`".to_owned(),
+        Reason::MemberNotFound => "see who is there with `rail cluster members`".to_owned(),
+        Reason::ClusterUnsafe => "see how the members are with `rail cluster members`".to_owned(),
         Reason::QueueExists => format!("change it with `rail queue update {queue}`, or see `rail queue show {queue}`"),
         Reason::QueueClosed => format!("admit messages again with `rail queue reopen {queue}`"),
         Reason::Full => {

@@ -10,6 +10,7 @@ mod child;
 mod cli;
 mod clock;
 mod commands;
+mod confirm;
 mod connect;
 #[cfg(feature = "server")]
 mod demo;

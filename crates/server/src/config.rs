@@ -3,16 +3,19 @@
 //! - `keys`: the one list of keys, with their docs and defaults;
 //! - `load`: the layers, and what to say of a key that nobody knows;
 //! - `check`: what the values must fulfil together;
+//! - `peers`: the named peers of a cluster;
 //! - `size`: bytes and times as people write them.
 
 mod check;
 mod keys;
 mod load;
+mod peers;
 mod size;
 
 pub(crate) use check::DISK_SLACK;
 pub use keys::{Config, Key, Overrides};
 pub use load::ConfigError;
+pub use peers::PeerList;
 pub use size::{Age, Size};
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +27,17 @@ pub enum Mode {
     Dev,
     /// `rail serve`.
     Serve,
+}
+
+/// What a node is that joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JoinAs {
+    /// It gets a vote once it has caught up.
+    #[default]
+    Voter,
+    /// It follows, and does not vote.
+    Learner,
 }
 
 /// How log lines look.

@@ -8,6 +8,7 @@ pub mod config;
 mod grpc;
 mod health;
 mod listen;
+mod peers;
 mod run;
 mod signals;
 mod storage;

@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use ticketrail_node::{Disk, Handle, Node, NodeConfig};
+use ticketrail_node::{Disk, Handle, Node, NodeConfig, Peering};
 use ticketrail_storage::Identity;
+use ticketrail_storage::dir::DataDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
@@ -16,8 +18,9 @@ use tonic::transport::server::{Router, TcpIncoming};
 
 use crate::config::Config;
 use crate::health::Health;
+use crate::listen::Port;
 use crate::storage::ReadyFile;
-use crate::{grpc, listen, storage};
+use crate::{grpc, listen, peers, storage};
 
 /// How long the node's stop may take: draining, and a flush of 64 MiB on a slow disk.
 const NODE_STOP: Duration = Duration::from_secs(17);
@@ -32,11 +35,57 @@ const HANG_UP: Duration = Duration::from_secs(3);
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     config.check()?;
     let ready = ReadyFile::prepare(&config.ready_file);
-    let listener = listen::listen(config.listen).await?;
+    let listener = listen::listen(config.listen, Port::Clients).await?;
     let address = listener.local_addr().context("tell the address that is listened on")?;
-    let (identity, store) = {
+    let dir = {
         let config = config.clone();
-        tokio::task::spawn_blocking(move || storage::open(&config)).await.context("open the data directory")??
+        tokio::task::spawn_blocking(move || storage::lock(&config)).await.context("open the data directory")??
+    };
+    let peering = peers::peering(&config, dir.home(), address.port())?;
+    let mut peer_tasks = JoinSet::new();
+    let (hang_up, hung_up) = oneshot::channel::<()>();
+    let stop_peers = async {
+        // A dropped sender means the same.
+        let _ = hung_up.await;
+    };
+    peers::serve(&config, &peering, &mut peer_tasks, stop_peers).await?;
+    let mut shutdown = pin!(shutdown);
+    let identity = tokio::select! {
+        biased;
+        () = &mut shutdown => {
+            tracing::info!("stopped before there was a cluster to belong to");
+            return Ok(());
+        }
+        identity = peering.settle() => identity?,
+    };
+    let result = run_node(&config, dir, peering, identity, listener, address, &ready, shutdown).await;
+    // The others may still be in the middle of a call.
+    let _ = hang_up.send(());
+    if timeout(HANG_UP, async { while peer_tasks.join_next().await.is_some() {} }).await.is_err() {
+        peer_tasks.shutdown().await;
+    }
+    match &result {
+        Ok(()) => tracing::info!("stopped in order"),
+        Err(error) => tracing::error!(error = format!("{error:#}"), "stopped by an error"),
+    }
+    result
+}
+
+/// Runs the node of a disk that has an identity.
+#[expect(clippy::too_many_arguments, reason = "what one server is made of")]
+async fn run_node(
+    config: &Config,
+    dir: DataDir,
+    peering: Peering,
+    identity: Identity,
+    listener: TcpListener,
+    address: SocketAddr,
+    ready: &ReadyFile,
+    shutdown: Pin<&mut impl Future<Output = ()>>,
+) -> anyhow::Result<()> {
+    let store = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || storage::open(&config, dir)).await.context("open the stores")??
     };
     // What is left of `store` holds the directory's lock: it goes last.
     let disk = Arc::new(store.disk);
@@ -44,13 +93,14 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         let disk = disk.clone();
         Disk::watched(move || storage::is_low(&disk))
     };
-    let node = Node::start(node_config(&config, &identity), store.log, store.state, is_low).await?;
+    let node_config = NodeConfig { peering: Some(peering), ..node_config(config, &identity) };
+    let node = Node::start(node_config, store.log, store.state, is_low).await?;
     let mut tasks = JoinSet::new();
     tasks.spawn(storage::watch(disk));
-    let result = match serve(&config, &node, listener, &mut tasks).await {
+    let result = match serve(config, &node, listener, &mut tasks).await {
         Ok(mut serving) => {
-            let why = until_stopped(&config, &node, address, &mut serving, &ready, shutdown).await;
-            drop(ready);
+            let why = until_stopped(config, &node, address, &mut serving, ready, shutdown).await;
+            ready.remove();
             let stopped = stop(node, serving).await;
             why.and(stopped)
         }
@@ -60,10 +110,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         }
     };
     tasks.shutdown().await;
-    match &result {
-        Ok(()) => tracing::info!("stopped in order"),
-        Err(error) => tracing::error!(error = format!("{error:#}"), "stopped by an error"),
-    }
     result
 }
 
@@ -78,6 +124,7 @@ fn node_config(config: &Config, identity: &Identity) -> NodeConfig {
         flush_bytes: config.flush_bytes.0,
         flush_age_ms: config.flush_age.as_ms(),
         parked_receives: config.parked_receives,
+        snapshot_bytes_per_second: config.snapshot_rate.0,
         drain_ms: config.drain_timeout.as_ms(),
         ..NodeConfig::new(identity.node, identity.cluster.0)
     }
@@ -134,7 +181,7 @@ async fn until_stopped(
     address: SocketAddr,
     serving: &mut Serving,
     ready: &ReadyFile,
-    shutdown: impl Future<Output = ()>,
+    shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<()> {
     let handle = node.handle();
     let announced = async {

@@ -1,7 +1,5 @@
 //! The data directory and its disk.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +8,25 @@ use anyhow::Context as _;
 use nix::sys::statvfs::statvfs;
 use ticketrail_storage::dir::{DataDir, Store};
 use ticketrail_storage::disk::{DiskGuard, DiskOptions, DiskState};
-use ticketrail_storage::{ClusterId, Identity};
 
 use crate::config::{Config, DISK_SLACK};
 
 /// How often the disk is looked at: it must be seen before a burst at disk speed fills what lies below the mark.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Opens the data directory; one that holds nothing becomes the first node of a cluster of its own. Blocks.
-pub(crate) fn open(config: &Config) -> anyhow::Result<(Identity, Store)> {
-    let mut dir = DataDir::open(&config.data_dir)?;
-    let identity = match dir.identity() {
-        Some(identity) => identity,
-        None => {
-            let identity = Identity { cluster: draw_cluster_id()?, node: 1, incarnation: 1 };
-            dir.found(identity)?;
-            tracing::info!(dir = %config.data_dir.display(), %identity, "founded a cluster of one node");
-            identity
-        }
-    };
-    let store = dir.open_store(DiskOptions {
+/// Opens the data directory, of which this process is then the only user. Blocks.
+pub(crate) fn lock(config: &Config) -> anyhow::Result<DataDir> {
+    Ok(DataDir::open(&config.data_dir)?)
+}
+
+/// Opens the stores of a directory that has an identity. Blocks.
+pub(crate) fn open(config: &Config, dir: DataDir) -> anyhow::Result<Store> {
+    Ok(dir.open_store(DiskOptions {
         low: config.disk_low_bytes.0,
         critical: config.disk_critical_bytes.0,
         slack: DISK_SLACK.0,
         ballast: config.ballast_bytes.0,
-    })?;
-    Ok((identity, store))
-}
-
-/// 16 random bytes of the operating system's.
-fn draw_cluster_id() -> anyhow::Result<ClusterId> {
-    let mut id = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut random| random.read_exact(&mut id))
-        .context("expected random bytes from /dev/urandom, but cannot read it")?;
-    Ok(ClusterId(id))
+    })?)
 }
 
 /// Looks at the disk now and then, for ever.
@@ -103,7 +85,8 @@ impl ReadyFile {
             .with_context(|| format!("expected to write the ready file {}, but cannot", path.display()))
     }
 
-    fn remove(&self) {
+    /// Removes it: the server serves no longer.
+    pub(crate) fn remove(&self) {
         if let Some(path) = &self.0 {
             // It need not be there.
             let _ = std::fs::remove_file(path);

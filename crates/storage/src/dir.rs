@@ -104,8 +104,7 @@ impl DataDir {
         }
         let free = Box::new(FileSystem(self.path.clone()));
         let disk = DiskGuard::open(&self.path.join("ballast"), disk, free)?;
-        let log =
-            RocksLog::open(LogOptions { owner: identity, ..LogOptions::new(self.raft(), self.watermark()) })?;
+        let log = RocksLog::open(LogOptions { owner: identity, ..LogOptions::new(self.raft(), self.watermark()) })?;
         let sm = self.sm();
         files::create_dir(&sm).map_err(|error| OpenError::io("create", &sm, &error))?;
         let group = GroupId::QUEUES;

@@ -103,11 +103,17 @@ impl Peering {
             Some(What::Promote(id)) => promote(node, id).await,
             Some(What::Remove(id)) => self.remove(node, id).await,
             Some(What::TransferLeader(id)) => self.transfer(node, (id != 0).then_some(id)).await,
-            None => Err(ChangeError::Precondition("expected a change, but there is none that this version knows".into())),
+            None => {
+                Err(ChangeError::Precondition("expected a change, but there is none that this version knows".into()))
+            }
         }
     }
 
     async fn add(&self, node: &NodeSide, address: &str) -> Result<u64, ChangeError> {
+        let members = node.members.borrow().clone();
+        if let Some((id, _)) = members.nodes.iter().find(|(_, member)| member.peer_address == address) {
+            return Ok(*id);
+        }
         let (cluster, id) = self.admit(node).await.map_err(ChangeError::NoLeader)?;
         let request = pb::InviteRequest { protocol: PROTOCOL, cluster: cluster.0.to_vec().into(), node: id };
         let answer = self.ask(address, async move |mut client| client.invite(request).await).await;
@@ -152,14 +158,20 @@ impl Peering {
             Some(id) if !members.nodes.contains_key(&id) => return Err(ChangeError::NotFound(id)),
             Some(id) if Some(id) == mine => return Ok(id),
             Some(id) if !members.is_voter(id) => {
-                return Err(ChangeError::Precondition(format!("expected a voter, but node {id} has no vote: promote it")));
+                return Err(ChangeError::Precondition(format!(
+                    "expected a voter, but node {id} has no vote: promote it"
+                )));
             }
             Some(id) => id,
             None => steward::successor(node).ok_or_else(|| {
-                ChangeError::Precondition("expected another voter that is alive and caught up, but there is none".into())
+                ChangeError::Precondition(
+                    "expected another voter that is alive and caught up, but there is none".into(),
+                )
             })?,
         };
-        if transfer_to(node, to).await { Ok(to) } else {
+        if transfer_to(node, to).await {
+            Ok(to)
+        } else {
             Err(ChangeError::Precondition(format!(
                 "expected node {to} to take over within {WAIT:?}, but it has not: see whether it is alive and caught up"
             )))

@@ -179,9 +179,8 @@ impl MemberService for Peering {
         let asked = request.into_inner();
         check_protocol(asked.protocol)?;
         let member = from_wire(asked.member.clone())?;
-        let not_now = |reason: String| {
-            Ok(Response::new(pb::JoinResponse { cluster: bytes::Bytes::new(), node: 0, reason }))
-        };
+        let not_now =
+            |reason: String| Ok(Response::new(pb::JoinResponse { cluster: bytes::Bytes::new(), node: 0, reason }));
         let Ok(node) = self.node() else { return not_now("is no member of a cluster yet".into()) };
         if node.leads() {
             return match self.admit(node).await {

@@ -12,7 +12,7 @@ use super::change::transfer_to;
 use super::{NodeSide, Peering, Wish};
 use crate::clock::Instant;
 use crate::consensus::{Change, NotChanged};
-use crate::member::Members;
+use crate::member::{ClusterView, MemberView, Members};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -164,6 +164,27 @@ pub(super) fn successor(node: &NodeSide) -> Option<u64> {
 }
 
 impl NodeSide {
+    /// The cluster, as the node `mine` sees it.
+    pub(crate) fn view(&self, mine: u64) -> ClusterView {
+        let members = self.members.borrow().clone();
+        let standing = *self.standing.borrow();
+        let replicated = self.consensus.replicated();
+        let seen = members.nodes.iter().map(|(node, member)| MemberView {
+            node: *node,
+            member: member.clone(),
+            voter: members.is_voter(*node),
+            alive: *node == mine || is_alive(self, *node),
+            matched_index: replicated.get(node).copied().flatten(),
+            disk_low: self.peers.disk_low(*node),
+        });
+        ClusterView {
+            leader: standing.leader,
+            term: standing.term,
+            members: seen.collect(),
+            changing: members.voters.len() > 1 || !self.consensus.membership_is_committed(),
+        }
+    }
+
     pub(super) fn clock_now(&self) -> Instant {
         self.peers.now()
     }

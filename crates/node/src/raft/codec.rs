@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use openraft::entry::RaftEntry;
 use openraft::EntryPayload;
+use openraft::entry::RaftEntry;
 use prost::Message as _;
 use ticketrail_storage::log as store;
 
@@ -182,8 +182,7 @@ mod tests {
     }
 
     fn joint() -> Membership {
-        let nodes: BTreeMap<u64, Member> =
-            (1..=4).map(|id| (id, member(id))).collect();
+        let nodes: BTreeMap<u64, Member> = (1..=4).map(|id| (id, member(id))).collect();
         Membership::new(vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3])], nodes).expect("a lawful membership")
     }
 

@@ -165,9 +165,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftStateMachine<Types<R>> for Machine<R, S
         self.store.install(&checkpoint).map_err(io::Error::other)
     }
 
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> Result<Option<Snapshot<SnapshotData<S>>>, io::Error> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<SnapshotData<S>>>, io::Error> {
         let flushed = self.store.flushed();
         if flushed.last.is_none() {
             return Ok(None);

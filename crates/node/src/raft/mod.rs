@@ -44,9 +44,7 @@ use self::service::{Answers, Service};
 use self::types::{Production, Proposal, Types};
 use crate::broken::Broken;
 use crate::config::NodeConfig;
-use crate::consensus::{
-    Change, Consensus, Figures, NotChanged, Outcome, Proposed, ReadRefused, Role, Standing,
-};
+use crate::consensus::{Change, Consensus, Figures, NotChanged, Outcome, Proposed, ReadRefused, Role, Standing};
 use crate::error::StartError;
 use crate::member::{Member, Members};
 use crate::peers::Peers;
@@ -120,7 +118,8 @@ async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
         clock: config.clock.clone(),
         silence: Duration::from_millis((4 * config.heartbeat_ms).max(2_000)),
     });
-    let raft = Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine).await.map_err(stopped)?;
+    let raft =
+        Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine).await.map_err(stopped)?;
     let initialized = raft.is_initialized().await.map_err(stopped)?;
     let metrics = raft.server_metrics();
     let (tell, standing) = watch::channel(standing_of::<R>(&metrics.borrow_watched().clone()));

@@ -59,36 +59,39 @@ pub(crate) struct Network<S> {
 /// The way to one member.
 pub(crate) struct Way<R, S> {
     target: u64,
+    /// Where it was when this way was made.
+    address: String,
     lane: Lane,
     links: Arc<Links<S>>,
     runtime: PhantomData<fn() -> R>,
 }
 
 impl<S: StateStore> Network<S> {
-    fn way<R>(&self, target: u64, lane: Lane) -> Way<R, S> {
-        Way { target, lane, links: self.links.clone(), runtime: PhantomData }
+    fn way<R>(&self, target: u64, member: &Member, lane: Lane) -> Way<R, S> {
+        let address = member.peer_address.clone();
+        Way { target, address, lane, links: self.links.clone(), runtime: PhantomData }
     }
 }
 
 impl<R: AsyncRuntime, S: StateStore> RaftNetworkFactory<Types<R>> for Network<S> {
     type Network = Way<R, S>;
 
-    async fn new_client(&mut self, target: u64, _node: &Member) -> Way<R, S> {
-        self.way(target, Lane::Append)
+    async fn new_client(&mut self, target: u64, node: &Member) -> Way<R, S> {
+        self.way(target, node, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, _node: &Member) -> Way<R, S> {
-        self.way(target, Lane::Control)
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Member) -> Way<R, S> {
+        self.way(target, node, Lane::Control)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, _node: &Member) -> Way<R, S> {
-        self.way(target, Lane::Snapshot)
+    async fn new_snapshot_client(&mut self, target: u64, node: &Member) -> Way<R, S> {
+        self.way(target, node, Lane::Snapshot)
     }
 }
 
 impl<R: AsyncRuntime, S: StateStore> Way<R, S> {
     fn client(&self, lane: Lane) -> Result<RaftServiceClient<Channel>, Unreachable<Types<R>>> {
-        let Some(channel) = self.links.peers.channel(self.target, lane) else {
+        let Some(channel) = self.links.peers.channel_or(self.target, lane, Some(&self.address)) else {
             return Err(Unreachable::from_string(format!("node {} has no address", self.target)));
         };
         Ok(RaftServiceClient::new(channel)

@@ -73,8 +73,10 @@ impl<S: StateStore> Receiver<S> {
         };
         let incoming = self.fill(peers, &mut frames, &files, incoming).await?;
         let store = self.store.clone();
-        let checkpoint = self.work.run(move || store.finish_incoming(incoming)).await.map_err(|error| failed(&error))?;
-        let found = meta(&self.store.checkpoint_applied(&checkpoint)).map_err(|error| Status::internal(error.to_string()))?;
+        let checkpoint =
+            self.work.run(move || store.finish_incoming(incoming)).await.map_err(|error| failed(&error))?;
+        let found =
+            meta(&self.store.checkpoint_applied(&checkpoint)).map_err(|error| Status::internal(error.to_string()))?;
         if found != sent {
             return Err(Status::data_loss(format!("expected the snapshot {sent}, but its data is of {found}")));
         }

@@ -131,7 +131,12 @@ impl<S: StateStore> Sender<S> {
         Ok(wire::vote_from(answer.vote)?)
     }
 
-    async fn chunk(&self, checkpoint: &Arc<S::Checkpoint>, file: &StateFile, offset: u64) -> Result<bytes::Bytes, SendError> {
+    async fn chunk(
+        &self,
+        checkpoint: &Arc<S::Checkpoint>,
+        file: &StateFile,
+        offset: u64,
+    ) -> Result<bytes::Bytes, SendError> {
         let (store, checkpoint, name) = (self.store.clone(), checkpoint.clone(), file.name.clone());
         let chunk = self.work.run(move || store.read_chunk(&checkpoint, &name, offset, CHUNK_BYTES)).await?;
         if chunk.is_empty() {

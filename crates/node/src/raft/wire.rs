@@ -2,14 +2,16 @@
 
 use openraft::entry::RaftEntry as _;
 use openraft::raft::{
-    AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderError,
-    TransferLeaderRequest, VoteRequest, VoteResponse,
+    AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderError, TransferLeaderRequest,
+    VoteRequest, VoteResponse,
 };
 use openraft::{AsyncRuntime, EntryPayload};
 use ticketrail_proto::raft as pb;
 use tonic::Status;
 
-use super::codec::{membership_from_bytes, membership_to_bytes, stored_membership_from_bytes, stored_membership_to_bytes};
+use super::codec::{
+    membership_from_bytes, membership_to_bytes, stored_membership_from_bytes, stored_membership_to_bytes,
+};
 use super::types::{Entry, LeaderId, LogId, Proposal, SnapshotMeta, Types, Vote};
 
 /// A message that lacks what it must have, or holds what makes no sense.
@@ -132,9 +134,7 @@ pub(crate) fn vote_request<R: AsyncRuntime>(
     }
 }
 
-pub(crate) fn vote_request_from<R: AsyncRuntime>(
-    request: pb::VoteRequest,
-) -> Result<VoteRequest<Types<R>>, WireError> {
+pub(crate) fn vote_request_from<R: AsyncRuntime>(request: pb::VoteRequest) -> Result<VoteRequest<Types<R>>, WireError> {
     let mut asked = VoteRequest::new(vote_from(request.vote)?, optional(request.last_log)?);
     asked.leadership_transfer = request.leadership_transfer;
     Ok(asked)

@@ -1,12 +1,12 @@
 //! `rail queue`: queues made, looked at, changed, emptied.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use ticketrail_client::{Admin, Error, Pause, QueueSettings, Reason};
 
+use crate::confirm::{Sure, confirm};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, Card, Format};
@@ -139,13 +139,6 @@ impl From<Settings> for QueueSettings {
     }
 }
 
-#[derive(Debug, Args)]
-struct Sure {
-    /// Do not ask
-    #[arg(long, short = 'y')]
-    yes: bool,
-}
-
 /// How many messages went.
 #[derive(Debug, Serialize)]
 struct Gone {
@@ -199,7 +192,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
                 info => info?,
             };
             let depth = info.stats.depth();
-            confirm(sure, &format!("delete queue {queue} with its {depth} messages ({} leased)?", info.stats.leased))?;
+            confirm(&sure, &format!("delete queue {queue} with its {depth} messages ({} leased)?", info.stats.leased))?;
             let messages = admin.delete_queue(&queue).await?;
             output::card(format, &Gone { queue, messages })?;
             Ok(Exit::Ok)
@@ -208,7 +201,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
             let stats = admin.queue(&queue).await?.stats;
             let free = stats.depth() - stats.leased;
             confirm(
-                sure,
+                &sure,
                 &format!("remove {free} messages of {queue} ({} leased ones are let finish)?", stats.leased),
             )?;
             let messages = admin.purge_queue(&queue).await?;
@@ -240,24 +233,4 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
 async fn show(admin: &Admin, queue: &str, format: Format) -> Result<Exit, Failure> {
     output::card(format, &QueueCard::new(admin.queue(queue).await?))?;
     Ok(Exit::Ok)
-}
-
-/// Asks, unless told not to; without a person to ask it is refused.
-fn confirm(sure: Sure, question: &str) -> Result<(), Failure> {
-    if sure.yes {
-        return Ok(());
-    }
-    if !io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            format!("expected somebody to ask, but stdin is no terminal: {question}"),
-            "say --yes if you mean it",
-        ));
-    }
-    output::say(format!("{question} [y/N]"));
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure { exit: Exit::Failed, what: "not done".to_owned(), next: None }),
-    }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Command};
-use ticketrail_server::config::{Age, Key, LogFormat, Size};
+use ticketrail_server::config::{Age, JoinAs, Key, LogFormat, PeerList, Size};
 use ticketrail_server::{Config, Mode, Overrides};
 
 use crate::exit::{Exit, Failure};
@@ -32,6 +32,13 @@ macro_rules! flags {
 flags! {
     data_dir: PathBuf = "DIR",
     listen: SocketAddr = "IP:PORT",
+    name: String = "NAME",
+    peers: PeerList = "NAME=HOST:PORT,…",
+    peer_listen: SocketAddr = "IP:PORT",
+    advertise_peer: String = "HOST:PORT",
+    advertise_client: String = "HOST:PORT",
+    join_as: JoinStyle = "HOW",
+    snapshot_rate: Size = "SIZE",
     ready_file: PathBuf = "FILE",
     auto_create: bool = "BOOL",
     max_body_bytes: Size = "SIZE",
@@ -51,6 +58,22 @@ flags! {
     election_timeout_min: Age = "DURATION",
     election_timeout_max: Age = "DURATION",
     drain_timeout: Age = "DURATION",
+}
+
+/// What a node is that joins, for clap.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum JoinStyle {
+    Voter,
+    Learner,
+}
+
+impl From<JoinStyle> for JoinAs {
+    fn from(style: JoinStyle) -> Self {
+        match style {
+            JoinStyle::Voter => JoinAs::Voter,
+            JoinStyle::Learner => JoinAs::Learner,
+        }
+    }
 }
 
 /// The server's log formats, for clap.

@@ -3,6 +3,7 @@
 use ticketrail_core::limits;
 
 use super::load::ConfigError;
+use super::peers::{is_address, is_name};
 use super::{Age, Config, Size};
 
 /// What the disk's state is left by only: recovery is recognised with this much more than the mark.
@@ -29,6 +30,19 @@ impl Config {
         })?;
         require(self.proposal_queue_bytes >= PROPOSAL_QUEUE_MIN, "proposal_queue_bytes", || {
             format!("at least {PROPOSAL_QUEUE_MIN}, but it is {}", self.proposal_queue_bytes)
+        })?;
+        require(is_name(&self.name), "name", || format!("1 to 128 of A-Z a-z 0-9 . _ -, but it is {:?}", self.name))?;
+        for (key, address) in [("advertise_peer", &self.advertise_peer), ("advertise_client", &self.advertise_client)] {
+            require(address.is_empty() || is_address(address), key, || format!("HOST:PORT, but it is {address:?}"))?;
+        }
+        require(self.peers.0.is_empty() || is_address(&self.peer_address()), "advertise_peer", || {
+            format!(
+                "an address where the peers reach this node, since peers does not name {}; peers is {}",
+                self.name, self.peers
+            )
+        })?;
+        require(self.snapshot_rate >= Size::mib(1), "snapshot_rate", || {
+            format!("at least 1 MiB a second, but it is {}", self.snapshot_rate)
         })?;
         require(self.parked_receives > 0, "parked_receives", || "at least 1, but it is 0".to_owned())?;
         require(self.heartbeat.as_ms() > 0, "heartbeat", || "at least 1ms, but it is 0s".to_owned())?;
@@ -85,6 +99,11 @@ mod tests {
             (Config { election_timeout_min: Age::millis(150), ..base() }, "election_timeout_min"),
             (Config { election_timeout_max: Age::millis(400), ..base() }, "election_timeout_max"),
             (Config { drain_timeout: Age::secs(16), ..base() }, "drain_timeout"),
+            (Config { name: "a b".into(), ..base() }, "name"),
+            (Config { advertise_client: "host".into(), ..base() }, "advertise_client"),
+            (Config { advertise_peer: ":1".into(), ..base() }, "advertise_peer"),
+            (Config { name: "c".into(), peers: "a=b:1".parse().unwrap_or_default(), ..base() }, "advertise_peer"),
+            (Config { snapshot_rate: Size(0), ..base() }, "snapshot_rate"),
             (Config { log_level: "info,=".into(), ..base() }, "log_level"),
         ];
         for (config, expected) in rows {

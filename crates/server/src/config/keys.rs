@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use ticketrail_core::limits;
 
-use super::{Age, LogFormat, Mode, Size};
+use super::{Age, JoinAs, LogFormat, Mode, PeerList, Size};
 
 /// One key, for documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,24 @@ keys! {
     data_dir: PathBuf,
     /// The address for clients (gRPC), as `IP:PORT`. Port 0: a free one.
     listen: SocketAddr,
+    /// The node's name among its peers, which outlives its disk: an empty disk under a member's name replaces that
+    /// member. 1 to 128 of `A-Z a-z 0-9 . _ -`. Default: the host's name.
+    name: String,
+    /// The peers of the cluster, as NAME=HOST:PORT, with commas between; the same list on each node, this one included.
+    /// The first may found the cluster, the others wait for it; once there is one they join it. Empty: this node is a
+    /// cluster of its own.
+    peers: PeerList,
+    /// The address for peers, as `IP:PORT`. Nobody listens there while `peers` is empty.
+    peer_listen: SocketAddr,
+    /// Where the peers reach this node, as `HOST:PORT`; a DNS name that stays. Empty: as in `peers`.
+    advertise_peer: String,
+    /// Where clients reach this node, as `HOST:PORT`, so that they can go to the leader directly. Empty: the host of
+    /// advertise_peer and the port of listen.
+    advertise_client: String,
+    /// Whether a node that joins gets a vote (voter), or only follows (learner) until `rail cluster promote`.
+    join_as: JoinAs,
+    /// The fastest that a snapshot is sent to a node that comes back or joins, in bytes a second.
+    snapshot_rate: Size,
     /// A file to write the actual address to, once the node serves. Empty: none.
     ready_file: PathBuf,
     /// Whether an enqueue makes a queue that is not there, and a receive waits for one.
@@ -94,7 +112,33 @@ keys! {
     drain_timeout: Age,
 }
 
+/// The host's name, as far as it can be a member's.
+fn host_name() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    if super::peers::is_name(&name) { name } else { "rail".to_owned() }
+}
+
 impl Config {
+    /// Where the peers reach this node.
+    pub fn peer_address(&self) -> String {
+        if self.advertise_peer.is_empty() {
+            self.peers.address_of(&self.name).unwrap_or_default().to_owned()
+        } else {
+            self.advertise_peer.clone()
+        }
+    }
+
+    /// Where clients reach this node, which listens on `port`; empty where there are no peers to tell.
+    pub fn client_address(&self, port: u16) -> String {
+        if !self.advertise_client.is_empty() {
+            return self.advertise_client.clone();
+        }
+        match self.peer_address().rsplit_once(':') {
+            Some((host, _)) => format!("{host}:{port}"),
+            None => String::new(),
+        }
+    }
+
     /// The defaults.
     pub fn defaults(mode: Mode) -> Self {
         let ip = match mode {
@@ -104,6 +148,13 @@ impl Config {
         Self {
             data_dir: PathBuf::from("ticketrail-data"),
             listen: SocketAddr::new(IpAddr::V4(ip), 50_000),
+            name: host_name(),
+            peers: PeerList::default(),
+            peer_listen: SocketAddr::new(IpAddr::V4(ip), 50_001),
+            advertise_peer: String::new(),
+            advertise_client: String::new(),
+            join_as: JoinAs::Voter,
+            snapshot_rate: Size::mib(256),
             ready_file: PathBuf::new(),
             auto_create: true,
             max_body_bytes: Size(limits::BODY_BYTES as u64),

@@ -214,13 +214,7 @@ impl StateStore for MemState {
         Ok(vec![StateFile { name: FILE.into(), size: checkpoint.file().len() as u64 }])
     }
 
-    fn read_chunk(
-        &self,
-        checkpoint: &MemCheckpoint,
-        name: &str,
-        offset: u64,
-        len: usize,
-    ) -> Result<Bytes, StateError> {
+    fn read_chunk(&self, checkpoint: &MemCheckpoint, name: &str, offset: u64, len: usize) -> Result<Bytes, StateError> {
         let file = checkpoint.file();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         if name != FILE || start > file.len() {
@@ -234,13 +228,7 @@ impl StateStore for MemState {
         Ok(MemIncoming { files: files.iter().map(|file| (file.clone(), BytesMut::new())).collect() })
     }
 
-    fn write_chunk(
-        &self,
-        incoming: &mut MemIncoming,
-        file: usize,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), StateError> {
+    fn write_chunk(&self, incoming: &mut MemIncoming, file: usize, offset: u64, data: &[u8]) -> Result<(), StateError> {
         let refused = |reason: String| Err(StateError { action: "receive", reason });
         let Some((file, bytes)) = incoming.files.get_mut(file) else {
             return refused(format!("there is no file {file}"));
