@@ -15,9 +15,8 @@ use crate::shared::Shared;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);
-/// Marks are this far apart, in time or in bytes: some hundred cover ten minutes or 2 GiB.
-const MARK_EVERY: Duration = Duration::from_secs(30);
-const MARK_BYTES: u64 = 16 << 20;
+/// Marks are so many parts of what is kept apart, in time or in bytes.
+const MARKS: u32 = 64;
 
 /// Runs until the node stops.
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
@@ -29,6 +28,10 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 }
 
 async fn keep(shared: &Shared) {
+    let keep = Keep {
+        bytes: shared.config.log_retention_bytes,
+        age: Duration::from_millis(shared.config.log_retention_age_ms),
+    };
     let mut marks = Marks::default();
     let mut clean_since = shared.config.clock.now();
     loop {
@@ -49,10 +52,9 @@ async fn keep(shared: &Shared) {
         }
         let figures = shared.consensus.figures();
         let Some(last) = figures.last_log else { continue };
-        marks.note(Mark { at: now, index: last, appended: shared.consensus.appended_bytes() });
+        marks.note(Mark { at: now, index: last, appended: shared.consensus.appended_bytes() }, keep);
         let held = shared.consensus.held_bytes();
-        let age = Duration::from_millis(shared.config.log_retention_age_ms);
-        let Some(keep_after) = marks.purge_upto(now, held, shared.config.log_retention_bytes, age) else { continue };
+        let Some(keep_after) = marks.purge_upto(now, held, keep) else { continue };
         if figures.purged.is_some_and(|purged| purged >= keep_after) {
             continue;
         }
@@ -64,6 +66,13 @@ async fn keep(shared: &Shared) {
             shared.consensus.take_snapshot().await;
         }
     }
+}
+
+/// How much log is kept.
+#[derive(Debug, Clone, Copy)]
+struct Keep {
+    bytes: u64,
+    age: Duration,
 }
 
 /// Where the log was at some time.
@@ -80,9 +89,10 @@ struct Mark {
 struct Marks(VecDeque<Mark>);
 
 impl Marks {
-    fn note(&mut self, mark: Mark) {
+    fn note(&mut self, mark: Mark, keep: Keep) {
         let far = self.0.back().is_none_or(|last| {
-            mark.at.saturating_duration_since(last.at) >= MARK_EVERY || mark.appended - last.appended >= MARK_BYTES
+            mark.at.saturating_duration_since(last.at) >= keep.age / MARKS
+                || mark.appended - last.appended >= keep.bytes / u64::from(MARKS)
         });
         if far {
             self.0.push_back(mark);
@@ -91,13 +101,13 @@ impl Marks {
 
     /// The last index that need not be kept, if any: all before it is too old, or enough bytes lie behind it. `held` are
     /// the bytes in the log.
-    fn purge_upto(&mut self, now: Instant, held: u64, keep_bytes: u64, keep_age: Duration) -> Option<u64> {
+    fn purge_upto(&mut self, now: Instant, held: u64, keep: Keep) -> Option<u64> {
         let newest = self.0.back().copied()?;
         let disposable = |mark: &Mark| {
-            let old = now.saturating_duration_since(mark.at) >= keep_age;
-            let enough = newest.appended - mark.appended >= keep_bytes;
+            let old = now.saturating_duration_since(mark.at) >= keep.age;
+            let enough = newest.appended - mark.appended >= keep.bytes;
             // Several short lives in a row, each of which left less than it may.
-            let left_over = held / 2 >= keep_bytes;
+            let left_over = held / 2 >= keep.bytes;
             old || enough || left_over
         };
         let count = self.0.iter().take_while(|mark| disposable(mark)).count();
@@ -113,12 +123,13 @@ mod tests {
     use super::*;
 
     const AGE: Duration = Duration::from_secs(600);
+    const ALL: Keep = Keep { bytes: u64::MAX, age: AGE };
 
     fn marks(start: Instant) -> Marks {
         let mut marks = Marks::default();
         for minute in 0..20u64 {
             let at = start + Duration::from_secs(60 * minute);
-            marks.note(Mark { at, index: minute * 100, appended: minute * 1_000 });
+            marks.note(Mark { at, index: minute * 100, appended: minute * 1_000 }, ALL);
         }
         marks
     }
@@ -128,29 +139,31 @@ mod tests {
         let start = Instant::now();
         let now = start + Duration::from_secs(60 * 19);
         let mut marks = marks(start);
-        assert_eq!(marks.purge_upto(now, 20_000, u64::MAX, AGE), Some(900));
-        assert_eq!(marks.purge_upto(now, 20_000, u64::MAX, AGE), Some(900));
-        assert_eq!(marks.purge_upto(now + Duration::from_secs(60), 20_000, u64::MAX, AGE), Some(1_000));
+        assert_eq!(marks.purge_upto(now, 20_000, ALL), Some(900));
+        assert_eq!(marks.purge_upto(now, 20_000, ALL), Some(900));
+        assert_eq!(marks.purge_upto(now + Duration::from_secs(60), 20_000, ALL), Some(1_000));
     }
 
     #[test]
     fn log_goes_when_enough_lies_behind_it() {
         let start = Instant::now();
         let now = start + Duration::from_secs(60 * 19);
-        assert_eq!(marks(start).purge_upto(now, 20_000, 15_000, AGE * 100), Some(400));
-        assert_eq!(marks(start).purge_upto(now, 20_000, 19_001, AGE * 100), None);
-        assert_eq!(marks(start).purge_upto(now, 80_000, 30_000, AGE * 100), Some(1_900));
+        let keep = |bytes| Keep { bytes, age: AGE * 100 };
+        assert_eq!(marks(start).purge_upto(now, 20_000, keep(15_000)), Some(400));
+        assert_eq!(marks(start).purge_upto(now, 20_000, keep(19_001)), None);
+        assert_eq!(marks(start).purge_upto(now, 80_000, keep(30_000)), Some(1_900));
     }
 
     #[test]
     fn marks_keep_their_distance() {
         let start = Instant::now();
+        let keep = Keep { bytes: 64 << 20, age: Duration::from_secs(640) };
         let mut marks = Marks::default();
         for second in 0..100u64 {
-            marks.note(Mark { at: start + Duration::from_secs(second), index: second, appended: 0 });
+            marks.note(Mark { at: start + Duration::from_secs(second), index: second, appended: 0 }, keep);
         }
-        assert_eq!(marks.0.len(), 4);
-        marks.note(Mark { at: start + Duration::from_secs(100), index: 100, appended: MARK_BYTES });
-        assert_eq!(marks.0.len(), 5);
+        assert_eq!(marks.0.len(), 10);
+        marks.note(Mark { at: start + Duration::from_secs(100), index: 100, appended: 1 << 20 }, keep);
+        assert_eq!(marks.0.len(), 11);
     }
 }

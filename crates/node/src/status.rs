@@ -19,6 +19,8 @@ pub struct NodeStatus {
     pub term: u64,
     /// Who leads, where known.
     pub leader: Option<u64>,
+    /// Whether it leads, and the entries before its term are applied.
+    pub leading: bool,
     /// Whether it leads and serves: the entries before its term are applied.
     pub serving: bool,
     /// The index of the last entry in its log.
@@ -76,6 +78,7 @@ impl Shared {
             role: standing.role,
             term: standing.term,
             leader: standing.leader,
+            leading: serving,
             serving,
             last_log_index: figures.last_log,
             committed_index: figures.committed,

@@ -1,6 +1,8 @@
-//! A node of one voter, with a real openraft inside, on the stores in memory.
+//! Nodes with a real openraft inside, on the stores in memory: of one voter, and of several.
 
+mod cluster;
 mod hours;
+mod members;
 mod poll;
 mod polls;
 mod queues;
