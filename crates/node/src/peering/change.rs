@@ -12,6 +12,8 @@ use super::{NodeSide, Peering, from_wire};
 use crate::consensus::{Change, NotChanged};
 use crate::peers::PROTOCOL;
 
+/// How often leadership is offered.
+const AGAIN: Duration = Duration::from_millis(400);
 /// How long a change of leader may take, and a newcomer's answer.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -183,9 +185,17 @@ impl Peering {
 pub(super) async fn transfer_to(node: &NodeSide, to: u64) -> bool {
     let mut standing = node.standing.clone();
     let deadline = node.clock_now() + WAIT;
-    node.consensus.transfer_leader(to).await;
-    let taken = timeout_at(deadline, standing.wait_for(|standing| standing.leader == Some(to))).await;
-    matches!(taken, Ok(Ok(_)))
+    loop {
+        // Refused while the newest entry is not on its disk yet: under load, again and again.
+        node.consensus.transfer_leader(to).await;
+        let until = deadline.min(node.clock_now() + AGAIN);
+        match timeout_at(until, standing.wait_for(|standing| standing.leader == Some(to))).await {
+            Ok(Ok(_)) => return true,
+            Ok(Err(_)) => return false,
+            Err(_) if node.clock_now() >= deadline || !node.leads() => return false,
+            Err(_) => {}
+        }
+    }
 }
 
 async fn promote(node: &NodeSide, id: u64) -> Result<u64, ChangeError> {

@@ -171,7 +171,8 @@ impl Peering {
 
     async fn try_join(&self) -> Result<Round, SettleError> {
         let mut reasons = Vec::new();
-        for (_, address) in self.config().others() {
+        let others: Vec<String> = self.config().others().map(|(_, address)| address.clone()).collect();
+        for address in &others {
             let member = Some(self.wire_member());
             let request = pb::JoinRequest { protocol: PROTOCOL, member, passed_on: false };
             match self.ask(address, async move |mut client| client.join(request).await).await {

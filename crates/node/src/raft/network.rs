@@ -236,7 +236,9 @@ impl<S: StateStore> Answers<S> {
         let response = loop {
             match timeout(self.links.silence, self.responses.message()).await {
                 Ok(Ok(Some(response))) => break response,
-                Ok(Ok(None)) => return Ok(None),
+                Ok(Ok(None)) if self.window.oldest().is_none() => return Ok(None),
+                // Told as an error: openraft keeps the log for a stream that ends in peace.
+                Ok(Ok(None)) => return Err(unreachable("the stream has ended before the answer".into())),
                 Ok(Err(status)) => return Err(unreachable(status.to_string())),
                 Err(_) => {
                     let now = self.links.clock.now();

@@ -11,7 +11,7 @@ use ticketrail_storage::log::RaftLog as _;
 use ticketrail_storage::mem::{MemLog, MemState};
 use ticketrail_storage::state::StateStore as _;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -55,10 +55,21 @@ impl Contents {
     }
 }
 
-/// A node that runs, and the port that it is reached on.
+/// A node that runs, with the port that it is reached on, on a runtime of its own: so that all of it can end at once.
 pub(crate) struct Running {
     pub(crate) node: Node,
-    server: JoinHandle<()>,
+    runtime: Ends,
+}
+
+/// A runtime that ends without waiting for anything, as a process does that is killed.
+struct Ends(Option<Runtime>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Running {
@@ -68,8 +79,8 @@ impl Running {
 
     /// Ends it as a loss of power would.
     pub(crate) fn kill(self) {
-        self.server.abort();
         drop(self.node);
+        drop(self.runtime);
     }
 }
 
@@ -144,21 +155,18 @@ impl Cluster {
         };
         let (address, contents, config) = (place.address.clone(), place.disk.clone(), self.config.clone());
         async move {
-            let peering = Peering::new(peering, Box::new(contents.home.clone()))?;
-            let listener = TcpListener::bind(address.as_str()).await.expect("the port that was free");
-            let router = Server::builder().tcp_nodelay(true).add_routes(peering.routes());
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            let server = tokio::spawn(async move { router.serve_with_incoming(incoming).await.expect("a server") });
-            let identity = tokio::time::timeout(SOON, peering.settle()).await.expect("an identity in time")?;
-            let config =
-                NodeConfig { node_id: identity.node, cluster_id: identity.cluster.0, peering: Some(peering), ..config };
-            match Node::start(config, contents.log, contents.state, Disk::endless()).await {
-                Ok(node) => Ok(Running { node, server }),
-                Err(error) => {
-                    server.abort();
-                    Err(error)
+            let start = move || {
+                let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+                let started = runtime.block_on(start_node(peering, contents, address, config));
+                match started {
+                    Ok(node) => Ok(Running { node, runtime: Ends(Some(runtime)) }),
+                    Err(error) => {
+                        runtime.shutdown_background();
+                        Err(error)
+                    }
                 }
-            }
+            };
+            tokio::task::spawn_blocking(start).await.expect("a start")
         }
     }
 
@@ -170,9 +178,9 @@ impl Cluster {
 
     /// Stops a node in order.
     pub(crate) async fn stop(&mut self, at: usize) {
-        let Running { node, server } = self.running.remove(&at).expect("a running node");
-        node.shutdown().await.expect("an orderly stop");
-        server.abort();
+        let Running { node, runtime } = self.running.remove(&at).expect("a running node");
+        let stopping = runtime.0.as_ref().expect("a runtime").spawn(node.shutdown());
+        stopping.await.expect("a stop").expect("an orderly stop");
     }
 
     /// The place of the leader, once there is one that serves.
@@ -213,6 +221,33 @@ impl Cluster {
         );
         view
     }
+}
+
+async fn start_node(
+    peering: PeeringConfig,
+    contents: Contents,
+    address: String,
+    config: NodeConfig,
+) -> Result<Node, StartError> {
+    let peering = Peering::new(peering, Box::new(contents.home.clone()))?;
+    let incoming = TcpIncoming::from(bound(&address).await).with_nodelay(Some(true));
+    let router = Server::builder().tcp_nodelay(true).add_routes(peering.routes());
+    tokio::spawn(async move { router.serve_with_incoming(incoming).await.expect("a server") });
+    let identity = tokio::time::timeout(SOON, peering.settle()).await.expect("an identity in time")?;
+    let config =
+        NodeConfig { node_id: identity.node, cluster_id: identity.cluster.0, peering: Some(peering), ..config };
+    Node::start(config, contents.log, contents.state, Disk::endless()).await
+}
+
+/// Listens where another node did a moment ago.
+async fn bound(address: &str) -> TcpListener {
+    let mut bound = None;
+    until_it("a free port", async || {
+        bound = TcpListener::bind(address).await.ok();
+        bound.is_some()
+    })
+    .await;
+    bound.expect("a listener")
 }
 
 fn all(state: &MemState) -> Vec<(bytes::Bytes, bytes::Bytes)> {

@@ -21,8 +21,12 @@ async fn three_nodes_found_a_cluster_and_outlive_their_leader() {
     cluster.start_all().await;
     let ids: Vec<u64> = cluster.places.iter().map(|place| place.disk.identity().node).collect();
     assert_eq!(ids, [1, 2, 3]);
-    let view = cluster.running[&cluster.leader().await].node.handle().cluster();
-    assert_eq!(view.members.iter().filter(|member| member.voter && member.alive).count(), 3);
+    let handle = cluster.running[&cluster.leader().await].node.handle();
+    until("three voters alive", || {
+        handle.cluster().members.iter().filter(|member| member.voter && member.alive).count() == 3
+    })
+    .await;
+    let view = handle.cluster();
     assert_eq!(view.members[1].member.client_address, "clients.rail-1:50000");
     cluster.enqueue("orders", &["a", "b", "c"]).await;
 
@@ -240,6 +244,7 @@ async fn a_disk_rolled_back_over_a_start_is_refused() {
     cluster.stop(at).await;
     let backup = cluster.places[at].disk.copy();
     cluster.start(at).await;
+    cluster.enqueue("orders", &["b"]).await;
     cluster.agree().await;
     cluster.stop(at).await;
     cluster.places[at].disk = backup;
