@@ -68,8 +68,13 @@ impl Clock {
 
     /// The monotonic clock.
     pub(crate) fn now(&self) -> Instant {
-        Instant::now()
+        monotonic()
     }
+}
+
+/// The monotonic clock, for who has no [`Clock`] at hand.
+pub(crate) fn monotonic() -> Instant {
+    Instant::now()
 }
 
 /// Cluster time as one leader stamps it during one term.

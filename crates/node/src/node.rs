@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use ticketrail_core::GroupId;
 use ticketrail_storage::log::RaftLog;
 use ticketrail_storage::state::StateStore;
 use tokio::sync::watch;
@@ -18,8 +19,12 @@ use crate::consensus::{AppliedState, Stored};
 use crate::disk::Disk;
 use crate::error::{ShutdownError, StartError};
 use crate::flight::Flight;
+use crate::forward::client::{self, Forwards};
+use crate::forward::server::Served;
 use crate::handle::Handle;
 use crate::lead::Leading;
+use crate::member::Members;
+use crate::peers::{Connector, Peers};
 use crate::precheck::Precheck;
 use crate::proposer::{Progress, Proposer};
 use crate::queue::Queue;
@@ -28,7 +33,7 @@ use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::waiters::Waiters;
-use crate::{keeper, raft, retention, scheduler};
+use crate::{keeper, raft, release, retention, scheduler};
 
 /// One replica. Owns every task of it; to be ended with [`Node::shutdown`]. Where it is dropped instead, its tasks end
 /// soon, as after a loss of power.
@@ -76,7 +81,11 @@ impl Node {
             broken.clone(),
             config.clock.clone(),
         ));
-        let releases = Arc::new(Releases { state: state.clone(), queue: queue.clone(), broken: broken.clone() });
+        let releases = Arc::new(Releases::new(state.clone(), queue.clone(), flight.clone(), broken.clone()));
+        let (_, members) = watch::channel(Arc::new(Members::default()));
+        let identity = (config.node_id, config.cluster_id, GroupId::QUEUES);
+        let peers = Arc::new(Peers::new(identity, config.clock.clone(), disk.clone(), Connector::tcp(), members));
+        let forwards = Arc::new(Forwards::new(config.proposal_queue_bytes, config.parked_receives));
         let (tell, lead) = watch::channel(None);
         let shared = Arc::new(Shared {
             started,
@@ -87,9 +96,13 @@ impl Node {
             signals,
             queue,
             flight,
-            sessions: Arc::new(Sessions::default()),
+            sessions: Arc::new(Sessions::new(1)),
+            poll_sessions: Arc::new(Sessions::new(0)),
             waiters,
             releases,
+            peers,
+            forwards,
+            served: Served::default(),
             precheck: Precheck::default(),
             progress: Arc::new(Progress::new(started)),
             passes: scheduler::Passes::default(),
@@ -121,6 +134,7 @@ impl Node {
         let shared = &self.shared;
         shared.draining.store(true, Ordering::SeqCst);
         shared.waiters.close(&Unavailable::Draining);
+        shared.forwards.drain();
         self.drained().await;
         self.stop.send_replace(true);
         for task in tasks {
@@ -149,17 +163,17 @@ impl Node {
     async fn drained(&self) {
         let shared = &self.shared;
         let deadline = shared.config.clock.now() + Duration::from_millis(shared.config.drain_ms);
-        while shared.leads()
-            && shared.broken.reason().is_none()
-            && !(shared.queue.is_empty() && shared.progress.in_flight() == 0)
-            && shared.config.clock.now() < deadline
-        {
+        let busy = || {
+            let proposing = shared.leads() && !(shared.queue.is_empty() && shared.progress.in_flight() == 0);
+            proposing || shared.forwards.calls() > 0
+        };
+        while busy() && shared.broken.reason().is_none() && shared.config.clock.now() < deadline {
             sleep(Duration::from_millis(2)).await;
         }
     }
 }
 
-fn jobs(
+pub(crate) fn jobs(
     shared: &Arc<Shared>,
     tell: watch::Sender<Option<crate::lead::Lead>>,
     stop: &watch::Receiver<bool>,
@@ -191,5 +205,7 @@ fn jobs(
         Box::pin(scheduler::run(shared.clone(), stop.clone())),
         Box::pin(keeper::run(shared.clone(), stop.clone())),
         Box::pin(retention::run(shared.clone(), stop.clone())),
+        Box::pin(release::run(shared.clone(), stop.clone())),
+        Box::pin(client::run(shared.clone(), stop.clone())),
     ]
 }
