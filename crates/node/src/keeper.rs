@@ -9,18 +9,16 @@ use ticketrail_core::{Command, Rejection, Request};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::attempt::{Attempt, Place};
+use crate::attempt::{Attempt, Place, Route};
 use crate::call::Done;
 use crate::forward::client::Bound;
 use crate::queue::Pending;
 use crate::sessions::{RENEW_EVERY, Sessions};
 use crate::shared::Shared;
 
-/// How long it waits after the cluster has refused a session.
+/// How long it waits after it got no session.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long it waits where the leader it asked does not lead.
-const AGAIN: Duration = Duration::from_millis(20);
-/// How long the leader may take.
+/// How long it looks for the leader, and waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs until the node stops.
@@ -76,8 +74,7 @@ async fn open(shared: &Arc<Shared>, pool: &Sessions) {
             sleep(PAUSE).await;
         }
         // Asked again where somebody leads. One that was opened all the same ends by itself.
-        Attempt::Elsewhere(_) => sleep(AGAIN).await,
-        Attempt::InDoubt | Attempt::Over(_) => sleep(PAUSE).await,
+        Attempt::Elsewhere(_) | Attempt::InDoubt | Attempt::Over(_) => sleep(PAUSE).await,
     }
 }
 
@@ -92,13 +89,28 @@ async fn renew(shared: &Arc<Shared>, pool: &Sessions) {
 }
 
 async fn propose(shared: &Arc<Shared>, renew: u64) -> Attempt<Done> {
-    let command = Command::OpenSession(OpenSession { renew });
-    let seen = *shared.standing.borrow();
-    if let Place::At(leader) = shared.place() {
-        let by = shared.config.clock.now() + PATIENCE;
-        let bound = Bound { leader, seen, line_by: by, answer_by: by };
-        return shared.propose_at(bound, &Request::anonymous(command), false).await;
+    let by = shared.config.clock.now() + PATIENCE;
+    let mut route = Route::new(shared);
+    loop {
+        let command = Command::OpenSession(OpenSession { renew });
+        let attempt = match route.place() {
+            Place::Here => propose_here(shared, command).await,
+            Place::At(leader) => {
+                let bound = Bound { leader, seen: route.seen(), line_by: by, answer_by: by };
+                shared.propose_at(bound, &Request::anonymous(command), false).await
+            }
+            Place::Stopped => return Attempt::Elsewhere(None),
+        };
+        match attempt {
+            Attempt::Elsewhere(hint) if shared.config.clock.now() < by => route.elsewhere(hint, by).await,
+            Attempt::Elsewhere(_) | Attempt::Done(_) | Attempt::Rejected(_) | Attempt::InDoubt | Attempt::Over(_) => {
+                return attempt;
+            }
+        }
     }
+}
+
+async fn propose_here(shared: &Shared, command: Command) -> Attempt<Done> {
     let (pending, waiting) = Pending::own(command);
     shared.queue.push_own(vec![pending]);
     match waiting.outcome.await {

@@ -119,6 +119,12 @@ impl Forwards {
         self.inner.lock().ended
     }
 
+    /// Whether there is a line to `leader`.
+    #[cfg(test)]
+    pub(super) fn has_line(&self, leader: u64) -> bool {
+        self.inner.lock().lines.contains_key(&leader)
+    }
+
     /// Room for a call of `bytes`; where there is none, says how many bytes are on their way.
     fn room(self: &Arc<Self>, kind: Kind, bytes: usize) -> Result<Room, usize> {
         let mut inner = self.inner.lock();

@@ -4,6 +4,8 @@
 
 pub(crate) mod client;
 pub(crate) mod server;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::time::Duration;
