@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ticketrail_core::{Command, Rejection, Request, RequestId};
+use ticketrail_core::{Command, Rejection, Request};
 use tokio::time::timeout_at;
 
 use crate::attempt::{Attempt, Place, Route};
@@ -26,24 +26,30 @@ impl Shared {
         Self::check_shape(&call.command)?;
         let Call { command, id, mut repeat, timeout } = call;
         let deadline = self.config.clock.now() + timeout;
+        // A renewal is the same once more; and the end of the session it renews is not the end of one of ours.
+        let ours = id.is_none() && !is_renewal(&command);
+        let mut request = match id {
+            Some(id) => Request::of(id, command),
+            None => Request::anonymous(command),
+        };
+        let mut slot: Option<Slot> = None;
         let mut route = Route::new(self);
-        let mut named = None;
         loop {
             if self.forwards.has_ended() {
                 return Err(self.over(CallError::Unavailable(Unavailable::Draining), repeat));
             }
             let place = route.place();
-            let admitted = match place {
-                Place::Here => Some(self.check(&command, id.as_ref(), repeat)?),
-                Place::At(_) | Place::Stopped => None,
+            let admitted = match (place, &request.command) {
+                (Place::Here, Some(command)) => Some(self.check(command, id.as_ref(), repeat)?),
+                (Place::Here, None) | (Place::At(_) | Place::Stopped, _) => None,
             };
-            let (request, slot) = match named.take() {
-                Some(known) => known,
-                None => match timeout_at(deadline, self.name(&command, id)).await {
-                    Ok(named) => named,
-                    Err(_) => return Err(self.over(self.not_proposed(), repeat)),
-                },
-            };
+            if ours && slot.is_none() {
+                let Ok(reserved) = timeout_at(deadline, self.sessions.reserve()).await else {
+                    return Err(self.over(self.not_proposed(), repeat));
+                };
+                request.id = Some(reserved.assign(self.config.clock.now()));
+                slot = Some(reserved);
+            }
             let attempt = match (place, admitted) {
                 (Place::Here, Some(admitted)) => {
                     self.propose_here(request.clone(), slot.clone(), repeat, admitted, deadline).await
@@ -58,18 +64,13 @@ impl Shared {
             };
             match attempt {
                 Attempt::Done(done) => return Ok(done),
-                Attempt::Rejected(Rejection::SessionExpired(_)) if slot.is_some() && repeat => {
+                Attempt::Rejected(rejection) => match (rejection, slot.take()) {
                     // Whether the first attempt took effect is forgotten with the session.
-                    return Err(self.unknown());
-                }
-                // This node's own session has ended, and so nothing happened: once more in another one.
-                Attempt::Rejected(Rejection::SessionExpired(_) | Rejection::SessionWindow(_)) if slot.is_some() => {
-                    if let Some(slot) = &slot {
-                        slot.expired();
-                    }
-                    continue;
-                }
-                Attempt::Rejected(rejection) => return Err(CallError::Rejected(rejection)),
+                    (Rejection::SessionExpired(_), Some(_)) if repeat => return Err(self.unknown()),
+                    // This node's own session has ended, and so nothing happened: once more in another one.
+                    (Rejection::SessionExpired(_) | Rejection::SessionWindow(_), Some(slot)) => slot.expired(),
+                    (rejection, _) => return Err(CallError::Rejected(rejection)),
+                },
                 Attempt::Elsewhere(hint) => route.elsewhere(hint, deadline).await,
                 Attempt::InDoubt => {
                     repeat = true;
@@ -82,21 +83,6 @@ impl Shared {
             }
             if self.config.clock.now() >= deadline {
                 return Err(self.no_leader(repeat));
-            }
-            named = Some((request, slot));
-        }
-    }
-
-    /// The request of a command, under its caller's id or one of this node's sessions.
-    async fn name(&self, command: &Command, id: Option<RequestId>) -> (Request, Option<Slot>) {
-        match id {
-            Some(id) => (Request::of(id, command.clone()), None),
-            // A renewal is the same once more; and the end of the session it renews is not the end of one of ours.
-            None if is_renewal(command) => (Request::anonymous(command.clone()), None),
-            None => {
-                let slot = self.sessions.reserve().await;
-                let id = slot.assign(self.config.clock.now());
-                (Request { id: Some(id), command: Some(command.clone()) }, Some(slot))
             }
         }
     }

@@ -257,10 +257,8 @@ mod tests {
                 };
                 let outcome = of_deliveries(Attempt::Done(sent.clone()));
                 assert_eq!(tokens(outcome.clone()), [Bytes::from_static(b"token")]);
-                match to_deliveries(2, outcome) {
-                    Attempt::Done(got) => assert_eq!(got, sent),
-                    other => panic!("expected deliveries, but got {other:?}"),
-                }
+                let Attempt::Done(got) = to_deliveries(2, outcome) else { panic!("expected deliveries") };
+                assert_eq!(got, sent);
             }
         }
     }

@@ -261,6 +261,42 @@ async fn a_grant_whose_answer_is_lost_is_the_repeats() {
 }
 
 #[tokio::test]
+async fn a_grant_on_its_way_when_the_line_is_lost_is_the_repeats() {
+    let (net, leader, follower) = pair(node(1)).await;
+    let first = follower.handle.receive(receive("orders", 0)).await.expect("an empty answer");
+    assert!(first.deliveries.is_empty());
+    call(&leader.handle, enqueue("orders", "one")).await.expect("an enqueue");
+    leader.log.hold_syncs();
+    let handle = follower.handle.clone();
+    let poll = tokio::spawn(async move { handle.receive(receive("orders", 20_000)).await });
+    until("the receive in the log", || leader.handle.status().entries_in_flight == 1).await;
+    net.cut(&address(1));
+    until("its repeat", || leader.handle.status().entries_in_flight == 2).await;
+    leader.log.release_syncs();
+    let got = poll.await.expect("no panic").expect("a delivery");
+    assert_eq!((bodies(&got), got.deliveries[0].receive_count), (vec![&b"one"[..]], 1));
+    // What might have been proposed to release it is applied before this.
+    call(&leader.handle, enqueue("orders", "two")).await.expect("an enqueue");
+    assert_eq!(leased(&leader), 1);
+    follower.stop().await;
+    leader.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_of_another_cluster_is_not_served() {
+    let net = Net::default();
+    let leader = Leader::start(&net, node(1)).await;
+    let stranger = Follower::start(&net, NodeConfig { cluster_id: [8; 16], ..node(2) }, &leader);
+    let timeout = Duration::from_millis(300);
+    let id = RequestId { session: 1, seq: 1, ..RequestId::default() };
+    let call = Call { command: enqueue("orders", "one"), id: Some(id), repeat: false, timeout };
+    assert!(matches!(stranger.handle.call(call).await, Err(CallError::Unknown | CallError::Unavailable(_))));
+    assert_eq!(enqueued(&leader), 0);
+    stranger.stop().await;
+    leader.stop().await;
+}
+
+#[tokio::test]
 async fn the_polls_of_a_follower_that_is_lost_are_taken_out() {
     let (net, leader, follower) = pair(node(1)).await;
     let handle = follower.handle.clone();
