@@ -69,8 +69,13 @@ impl Clock {
 
     /// The monotonic clock.
     pub(crate) fn now(&self) -> Instant {
-        Instant::now()
+        monotonic()
     }
+}
+
+/// The monotonic clock, for who has no [`Clock`] at hand.
+pub(crate) fn monotonic() -> Instant {
+    Instant::now()
 }
 
 /// By how many milliseconds the members' wall clocks are ahead of this node's, in their median.

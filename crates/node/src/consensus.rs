@@ -114,6 +114,27 @@ pub(crate) trait Consensus: Send + Sync + 'static {
     /// Where the log is.
     fn figures(&self) -> Figures;
 
+    /// Payload bytes appended since the start.
+    fn appended_bytes(&self) -> u64;
+
+    /// Payload bytes that the log holds.
+    fn held_bytes(&self) -> u64;
+
+    /// Has the state flushed and noted as a snapshot, in the background.
+    fn take_snapshot(&self) -> BoxFuture<'_, ()>;
+
+    /// Removes log entries up to and with `index`, as far as a snapshot covers them.
+    fn purge(&self, index: u64) -> BoxFuture<'_, ()>;
+
+    /// Stops, and waits for it.
+    fn stop(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Who belongs to a group, and who leads it.
+pub(crate) trait Membership: Send + Sync + 'static {
+    /// The index of the last entry in this node's log.
+    fn last_log_index(&self) -> Option<u64>;
+
     /// Up to where each member has the log on its disk, as the leader knows; empty elsewhere.
     fn replicated(&self) -> BTreeMap<u64, Option<u64>>;
 
@@ -137,21 +158,6 @@ pub(crate) trait Consensus: Send + Sync + 'static {
 
     /// Whether this node may campaign.
     fn allow_elections(&self, allowed: bool);
-
-    /// Payload bytes appended since the start.
-    fn appended_bytes(&self) -> u64;
-
-    /// Payload bytes that the log holds.
-    fn held_bytes(&self) -> u64;
-
-    /// Has the state flushed and noted as a snapshot, in the background.
-    fn take_snapshot(&self) -> BoxFuture<'_, ()>;
-
-    /// Removes log entries up to and with `index`, as far as a snapshot covers them.
-    fn purge(&self, index: u64) -> BoxFuture<'_, ()>;
-
-    /// Stops, and waits for it.
-    fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
 /// A group's applied state.

@@ -1,7 +1,7 @@
 //! What is on its way to the log, by queue: so that bounds are kept before an entry is applied, and so that no receive is
 //! proposed which nothing can serve.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,7 +17,8 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<QueueRef, Load>,
-    requests: HashSet<(u64, u64)>,
+    /// How many requests of one id: a repeat may set out before the first has its outcome.
+    requests: HashMap<(u64, u64), usize>,
 }
 
 /// What is on its way to one queue.
@@ -87,7 +88,9 @@ impl Flight {
                 }
             }
         }
-        inner.requests.extend(request);
+        if let Some(request) = request {
+            *inner.requests.entry(request).or_default() += 1;
+        }
         drop(inner);
         Hold { flight: self.clone(), loads, request }
     }
@@ -99,7 +102,7 @@ impl Flight {
 
     /// Whether a request of this id is on its way.
     pub(crate) fn has(&self, id: &RequestId) -> bool {
-        self.inner.lock().requests.contains(&(id.session, id.seq))
+        self.inner.lock().requests.contains_key(&(id.session, id.seq))
     }
 }
 
@@ -114,8 +117,13 @@ impl Drop for Hold {
                 }
             }
         }
-        if let Some(request) = self.request {
-            inner.requests.remove(&request);
+        if let Some(request) = self.request
+            && let Some(count) = inner.requests.get_mut(&request)
+        {
+            *count -= 1;
+            if *count == 0 {
+                inner.requests.remove(&request);
+            }
         }
     }
 }
@@ -140,8 +148,11 @@ mod tests {
         let second = flight.hold(loads(&commit), None);
         assert_eq!(flight.load(&orders()), Load { messages: 6, bytes: 0, ready: 4, asked: 0 });
         assert!(flight.has(&id));
+        let repeat = flight.hold(Vec::new(), Some(id));
         drop(first);
         assert_eq!(flight.load(&orders()).messages, 3);
+        assert!(flight.has(&id), "its repeat is on its way");
+        drop(repeat);
         assert!(!flight.has(&id));
         drop(second);
         assert_eq!(flight.load(&orders()), Load::default());

@@ -2,21 +2,28 @@
 
 use std::sync::Arc;
 
-use ticketrail_core::{Answer, Command, Query, Rejection, Request};
-use tokio::time::timeout_at;
+use ticketrail_core::{Answer, Query};
 
-use crate::call::{Call, CallError, Deliveries, Done, Freshness, Origin, ReceiveCall, Unavailable};
+use crate::call::{Call, CallError, Deliveries, Done, Freshness, Origin, ReceiveCall};
 use crate::member::ClusterView;
 use crate::peering::{ChangeError, MemberChange};
-use crate::queue::{Pending, Resolution, Waiting, asked};
-use crate::sessions::Slot;
 use crate::shared::Shared;
 use crate::status::NodeStatus;
 
-/// A node, for its callers. Clones are cheap; a handle that outlives its node is refused everything.
+/// A node, for its callers: the leader or any other, which hands their calls to the leader. Clones are cheap; a handle
+/// that outlives its node is refused everything.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
+}
+
+/// The node that leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leader {
+    /// Its Raft id.
+    pub node: u64,
+    /// Where clients reach it, as `HOST:PORT`; empty: not told.
+    pub client_address: String,
 }
 
 impl Handle {
@@ -51,90 +58,25 @@ impl Handle {
         self.shared.status()
     }
 
-    /// Waits until the node leads and serves. Ends early where it is broken: the status says so.
+    /// Who leads, where known.
+    pub fn leader(&self) -> Option<Leader> {
+        let node = self.shared.standing.borrow().leader?;
+        let members = self.shared.peers.members();
+        let client_address = members.nodes.get(&node).map(|member| member.client_address.clone()).unwrap_or_default();
+        Some(Leader { node, client_address })
+    }
+
+    /// Waits until the node can serve clients: it leads and has applied what came before, or it follows a known leader.
+    /// Ends early where it is broken: the status says so.
     pub async fn serving(&self) {
-        let mut lead = self.shared.lead.clone();
-        tokio::select! {
-            // Fails only where the node has stopped.
-            _ = lead.wait_for(Option::is_some) => {}
-            _ = self.shared.broken.wait() => {}
-        }
-    }
-}
-
-impl Shared {
-    async fn call(self: &Arc<Self>, call: Call) -> Result<Done, CallError> {
-        self.admit()?;
-        let deadline = self.config.clock.now() + call.timeout;
-        loop {
-            let admitted = self.check(&call.command, call.id.as_ref(), call.repeat)?;
-            let (request, slot) = match call.id {
-                Some(id) => (Request::of(id, call.command.clone()), None),
-                // A renewal is the same once more; and the end of the session it renews is not the end of one of ours.
-                None if is_renewal(&call.command) => (Request::anonymous(call.command.clone()), None),
-                None => {
-                    let slot = timeout_at(deadline, self.sessions.reserve()).await;
-                    let slot = slot.map_err(|_| self.not_proposed(call.repeat))?;
-                    self.number(slot, call.command.clone())
-                }
-            };
-            let ready: Vec<_> = admitted
-                .loads
-                .iter()
-                .zip(&admitted.delivering)
-                .filter(|((_, load), delivers)| load.ready > 0 && **delivers)
-                .map(|((queue, load), _)| (queue.clone(), load.ready))
-                .collect();
-            let hold = self.flight.hold(admitted.loads, request.id);
-            let own = slot.is_some();
-            let (asked, waiting) = asked();
-            let pending = Pending::new(request, call.repeat, asked, slot, Some(hold));
-            let served = || ready.into_iter().flat_map(|(queue, ready)| self.waiters.join(&queue, ready)).collect();
-            if let Err(queued_bytes) = self.queue.push(pending, served) {
-                return Err(if call.repeat { self.unknown() } else { CallError::Overloaded { queued_bytes } });
-            }
-            match self.outcome(waiting, deadline, call.repeat).await? {
-                // This node's own session has ended, and so nothing happened: once more in another one.
-                Resolution::Rejected(Rejection::SessionExpired(_) | Rejection::SessionWindow(_)) if own => {}
-                Resolution::Rejected(rejection) => return Err(CallError::Rejected(rejection)),
-                Resolution::Replied { reply, term } => return Ok(Done { reply, origin: self.origin_of(term) }),
-                Resolution::Unavailable(why) => return Err(CallError::Unavailable(why)),
-                Resolution::Unknown => return Err(self.unknown()),
+        let (mut lead, mut standing) = (self.shared.lead.clone(), self.shared.standing.clone());
+        while !self.shared.serves() && self.shared.broken.reason().is_none() {
+            tokio::select! {
+                // They fail only where the node has stopped.
+                changed = lead.changed() => if changed.is_err() { return },
+                changed = standing.changed() => if changed.is_err() { return },
+                _ = self.shared.broken.wait() => {}
             }
         }
     }
-
-    fn number(&self, mut slot: Slot, command: Command) -> (Request, Option<Slot>) {
-        let id = slot.assign(self.config.clock.now());
-        (Request { id: Some(id), command: Some(command) }, Some(slot))
-    }
-
-    async fn outcome(
-        &self,
-        mut waiting: Waiting,
-        deadline: crate::clock::Instant,
-        repeat: bool,
-    ) -> Result<Resolution, CallError> {
-        match timeout_at(deadline, &mut waiting.outcome).await {
-            Ok(Ok(resolution)) => Ok(resolution),
-            Ok(Err(_)) => Err(self.unknown()),
-            Err(_) if waiting.fate.withdraw() => Err(self.not_proposed(repeat)),
-            Err(_) => Err(self.unknown()),
-        }
-    }
-
-    /// The time is over, and this attempt never was in the log.
-    fn not_proposed(&self, repeat: bool) -> CallError {
-        if repeat {
-            self.unknown()
-        } else if self.leads() {
-            CallError::Overloaded { queued_bytes: self.queue.bytes() }
-        } else {
-            CallError::Unavailable(Unavailable::NoQuorum)
-        }
-    }
-}
-
-fn is_renewal(command: &Command) -> bool {
-    matches!(command, Command::OpenSession(open) if open.renew != 0)
 }

@@ -2,8 +2,9 @@
 //!
 //! - [`Node`] owns the tasks; [`Handle`] is how callers reach it; [`call`] is what they hand in and get back;
 //!   [`NodeConfig`], [`Clock`], [`Disk`] and [`Work`] are what it is told at its start.
-//! - A call: `precheck` refuses what needs no log entry, `sessions` gives it an id, `queue` holds it, `proposer` puts it
-//!   into an entry, `raft` commits and applies it.
+//! - A call: `propose` follows it from its arrival to its answer, `attempt` says where each try goes; `precheck` refuses
+//!   what needs no log entry, `sessions` gives it an id, `queue` holds it, `proposer` puts it into an entry, `raft`
+//!   commits and applies it. `forward` hands it to the leader, where that is another node.
 //! - A receive: `receive` follows it from its arrival to its messages, `waiters` parks it, `release` gives back what its
 //!   receiver did not take.
 //! - A leader: `lead` is what it does first, `scheduler` what it does when something is due, `signals` what `apply` tells
@@ -14,6 +15,7 @@
 //! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks; `work` alone
 //!   has threads.
 
+mod attempt;
 mod broken;
 pub mod call;
 mod clock;
@@ -22,6 +24,7 @@ mod consensus;
 mod disk;
 mod error;
 mod flight;
+mod forward;
 mod handle;
 mod keeper;
 mod lead;
@@ -30,6 +33,7 @@ mod node;
 mod peering;
 mod peers;
 mod precheck;
+mod propose;
 mod proposer;
 mod queue;
 mod raft;
@@ -51,7 +55,7 @@ pub use config::NodeConfig;
 pub use consensus::Role;
 pub use disk::Disk;
 pub use error::{ShutdownError, StartError};
-pub use handle::Handle;
+pub use handle::{Handle, Leader};
 pub use member::{ClusterView, Member, MemberView, Members};
 pub use node::Node;
 pub use peering::{ChangeError, MemberChange, Peering, PeeringConfig, SettleError};

@@ -24,6 +24,8 @@ use crate::consensus::{AppliedState, Stored};
 use crate::disk::Disk;
 use crate::error::{ShutdownError, StartError};
 use crate::flight::Flight;
+use crate::forward::client::{self, Forwards};
+use crate::forward::server::Served;
 use crate::handle::Handle;
 use crate::lead::Leading;
 use crate::member::{Member, Members};
@@ -38,7 +40,7 @@ use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::waiters::Waiters;
-use crate::{keeper, raft, retention, scheduler};
+use crate::{keeper, raft, release, retention, scheduler};
 
 /// One replica. Owns every task of it; to be ended with [`Node::shutdown`]. Where it is dropped instead, its tasks end
 /// soon, as after a loss of power.
@@ -84,12 +86,12 @@ impl Node {
             cleared,
             snapshots: snapshots.clone(),
         };
-        let raft::Started { consensus, standing, service, initialized, watcher } =
+        let raft::Started { consensus, membership, standing, service, initialized, watcher } =
             raft::start(&config, log.clone(), state.clone(), surroundings).await?;
         check_disk(&identity, peering.member(), &group.borrow(), initialized)?;
         peering.attach(NodeSide {
             service,
-            consensus: consensus.clone(),
+            membership,
             standing: standing.clone(),
             members: group,
             peers: peers.clone(),
@@ -121,7 +123,8 @@ impl Node {
             broken.clone(),
             config.clock.clone(),
         ));
-        let releases = Arc::new(Releases { state: state.clone(), queue: queue.clone(), broken: broken.clone() });
+        let releases = Arc::new(Releases::new(state.clone(), queue.clone(), flight.clone(), broken.clone()));
+        let forwards = Arc::new(Forwards::new(config.proposal_queue_bytes, config.parked_receives));
         let (tell, lead) = watch::channel(None);
         let shared = Arc::new(Shared {
             started,
@@ -132,9 +135,13 @@ impl Node {
             signals,
             queue,
             flight,
-            sessions: Arc::new(Sessions::default()),
+            sessions: Arc::new(Sessions::new(1)),
+            poll_sessions: Arc::new(Sessions::new(0)),
             waiters,
             releases,
+            peers,
+            forwards,
+            served: Served::default(),
             precheck: Precheck::default(),
             progress: Arc::new(Progress::new(started)),
             passes: scheduler::Passes::default(),
@@ -142,12 +149,15 @@ impl Node {
             lead,
             draining: AtomicBool::new(false),
             peering,
-            peers,
             snapshots,
             config,
         });
         let (stop, stopping) = watch::channel(false);
-        let tasks = jobs(&shared, tell, greeter, &stopping).into_iter().map(tokio::spawn).collect();
+        shared.peering.forward_to(&shared);
+        let mut jobs = jobs(&shared, tell, &stopping);
+        jobs.push(Box::pin(greeter.run(stopping.clone())));
+        jobs.push(Box::pin(steward::run(shared.peering.clone(), stopping)));
+        let tasks = jobs.into_iter().map(tokio::spawn).collect();
         Ok(Node { shared, tasks, watcher: Some(watcher), stop })
     }
 
@@ -172,6 +182,7 @@ impl Node {
         }
         shared.draining.store(true, Ordering::SeqCst);
         shared.waiters.close(&Unavailable::Draining);
+        shared.forwards.drain();
         self.drained().await;
         self.stop.send_replace(true);
         for task in tasks {
@@ -200,11 +211,11 @@ impl Node {
     async fn drained(&self) {
         let shared = &self.shared;
         let deadline = shared.config.clock.now() + Duration::from_millis(shared.config.drain_ms);
-        while shared.leads()
-            && shared.broken.reason().is_none()
-            && !(shared.queue.is_empty() && shared.progress.in_flight() == 0)
-            && shared.config.clock.now() < deadline
-        {
+        let busy = || {
+            let proposing = shared.leads() && !(shared.queue.is_empty() && shared.progress.in_flight() == 0);
+            proposing || shared.forwards.calls() > 0
+        };
+        while busy() && shared.broken.reason().is_none() && shared.config.clock.now() < deadline {
             sleep(Duration::from_millis(2)).await;
         }
     }
@@ -245,10 +256,9 @@ fn check_disk(identity: &Identity, me: &Member, group: &Members, initialized: bo
     }
 }
 
-fn jobs(
+pub(crate) fn jobs(
     shared: &Arc<Shared>,
     tell: watch::Sender<Option<crate::lead::Lead>>,
-    greeter: Greeter,
     stop: &watch::Receiver<bool>,
 ) -> Vec<BoxFuture<'static, ()>> {
     let peers = shared.peers.clone();
@@ -281,7 +291,7 @@ fn jobs(
         Box::pin(scheduler::run(shared.clone(), stop.clone())),
         Box::pin(keeper::run(shared.clone(), stop.clone())),
         Box::pin(retention::run(shared.clone(), stop.clone())),
-        Box::pin(greeter.run(stop.clone())),
-        Box::pin(steward::run(shared.peering.clone(), stop.clone())),
+        Box::pin(release::run(shared.clone(), stop.clone())),
+        Box::pin(client::run(shared.clone(), stop.clone())),
     ]
 }

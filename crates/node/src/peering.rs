@@ -15,11 +15,12 @@ pub(crate) mod steward;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use ticketrail_proto::raft as pb;
+use ticketrail_proto::raft::forward_service_server::ForwardServiceServer;
 use ticketrail_proto::raft::member_service_client::MemberServiceClient;
 use ticketrail_proto::raft::member_service_server::MemberServiceServer;
 use ticketrail_proto::raft::raft_service_server::RaftServiceServer;
@@ -33,11 +34,13 @@ use tonic::{Response, Status};
 
 use crate::broken::Broken;
 use crate::clock::Clock;
-use crate::consensus::{Consensus, Standing};
+use crate::consensus::{Membership, Standing};
+use crate::forward::server::ForwardGate;
 use crate::member::{Member, Members};
 use crate::peers::{Connector, MESSAGE_BYTES, Peers};
 use crate::raft::{Gate, PeerService};
 use crate::record::Record;
+use crate::shared::Shared;
 use crate::work::Work;
 
 pub use self::change::{ChangeError, MemberChange};
@@ -103,12 +106,14 @@ struct Inner {
     /// The disk has got an identity.
     settled: Notify,
     node: OnceLock<NodeSide>,
+    /// Where calls of clients are handed in. Weak, because it holds this in turn.
+    calls: OnceLock<Weak<Shared>>,
 }
 
 /// What a running node adds.
 pub(crate) struct NodeSide {
     pub(crate) service: PeerService,
-    pub(crate) consensus: Arc<dyn Consensus>,
+    pub(crate) membership: Arc<dyn Membership>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) members: watch::Receiver<Arc<Members>>,
     pub(crate) peers: Arc<Peers>,
@@ -148,6 +153,7 @@ impl Peering {
             seen: Mutex::new(seen),
             settled: Notify::new(),
             node: OnceLock::new(),
+            calls: OnceLock::new(),
         })))
     }
 
@@ -159,7 +165,10 @@ impl Peering {
         let raft = RaftServiceServer::new(Gate(self.clone()))
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
-        Routes::new(members).add_service(raft)
+        let forward = ForwardServiceServer::new(ForwardGate(self.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        Routes::new(members).add_service(raft).add_service(forward)
     }
 
     /// The name and addresses of this node.
@@ -174,6 +183,16 @@ impl Peering {
     pub(crate) fn attach(&self, node: NodeSide) {
         // A peering belongs to one node.
         let _ = self.0.node.set(node);
+    }
+
+    pub(crate) fn forward_to(&self, shared: &Arc<Shared>) {
+        // As above.
+        let _ = self.0.calls.set(Arc::downgrade(shared));
+    }
+
+    pub(crate) fn calls(&self) -> Result<Arc<Shared>, Status> {
+        let shared = self.0.calls.get().and_then(Weak::upgrade);
+        shared.ok_or_else(|| Status::unavailable("this node is starting or has stopped"))
     }
 
     pub(crate) fn node(&self) -> Result<&NodeSide, Status> {

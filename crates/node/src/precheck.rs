@@ -78,8 +78,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Checks a command before it is queued.
-    pub(crate) fn check(&self, command: &Command, id: Option<&RequestId>, repeat: bool) -> Result<Admitted, CallError> {
+    /// Checks what needs no look at the state: the leader would say the same.
+    pub(crate) fn check_shape(command: &Command) -> Result<(), CallError> {
         let encoded = match command {
             Command::Commit(commit) => commit.encoded_len(),
             Command::Receive(_) => return Err(invalid("command", "expected a receive to come as one".into())),
@@ -98,6 +98,11 @@ impl Shared {
             let reason = format!("expected at most {} bytes, but got {encoded}; split it", limits::ENTRY_BYTES);
             return Err(invalid("request", reason));
         }
+        Ok(())
+    }
+
+    /// Checks a command of a right shape before it is queued.
+    pub(crate) fn check(&self, command: &Command, id: Option<&RequestId>, repeat: bool) -> Result<Admitted, CallError> {
         let Command::Commit(commit) = command else {
             return Ok(Admitted { loads: Vec::new(), delivering: Vec::new() });
         };

@@ -154,6 +154,13 @@ impl Proposer {
             match result {
                 Err(Rejection::EntryFull(_)) if alone => self.tell(pending, Resolution::Rejected(too_large())),
                 Err(Rejection::EntryFull(_)) => full.push(vec![pending]),
+                Err(Rejection::SessionExpired(_)) if pending.doubted => {
+                    // The first attempt may have taken effect before the session ended.
+                    if let Some(slot) = &pending.slot {
+                        slot.expired();
+                    }
+                    self.tell(pending, Resolution::Unknown);
+                }
                 Err(rejection) => {
                     if let (Rejection::SessionExpired(_) | Rejection::SessionWindow(_), Some(slot)) =
                         (&rejection, &pending.slot)
@@ -175,6 +182,7 @@ impl Proposer {
         let mut units = Vec::new();
         for mut pending in requests {
             pending.repeat |= in_doubt;
+            pending.doubted |= in_doubt;
             if pending.request.id.is_none() {
                 let resolution =
                     if pending.repeat { Resolution::Unknown } else { Resolution::Unavailable(Unavailable::NoQuorum) };
@@ -212,11 +220,9 @@ impl Proposer {
 
     /// Tells an outcome; what a receiver leased and does not take any more is given back.
     fn tell(&self, pending: Pending, resolution: Resolution) {
+        let id = pending.request.id;
         if let Err(untold) = pending.resolve(resolution) {
-            let handles = handles_of(untold);
-            if !handles.is_empty() {
-                self.releases.release(handles);
-            }
+            self.releases.release(id, handles_of(untold));
         }
     }
 }

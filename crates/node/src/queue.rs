@@ -22,7 +22,7 @@ pub(crate) enum Resolution {
     Rejected(Rejection),
     /// It was never in the log.
     Unavailable(Unavailable),
-    /// It may be in the log or not, and cannot be proposed again.
+    /// It may be in the log or not, and cannot be proposed again here.
     Unknown,
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct Pending {
     pub(crate) request: Request,
     /// Whether it may have been proposed before.
     pub(crate) repeat: bool,
+    /// Whether the proposer has put it back in doubt, of which its caller knows nothing.
+    pub(crate) doubted: bool,
     pub(crate) fate: Fate,
     pub(crate) reply: oneshot::Sender<Resolution>,
     /// Its place in a session of this node, unless the caller has one; given back when the outcome is known.
@@ -102,7 +104,7 @@ impl Pending {
     pub(crate) fn new(request: Request, repeat: bool, asked: Asked, slot: Option<Slot>, hold: Option<Hold>) -> Self {
         let cost = Cost::of(&request);
         let Asked { fate, reply } = asked;
-        Self { request, repeat, fate, reply, slot, hold, own: false, cost }
+        Self { request, repeat, doubted: false, fate, reply, slot, hold, own: false, cost }
     }
 
     fn is_wanted(&self) -> bool {

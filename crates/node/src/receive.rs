@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ticketrail_core::reply::Handle;
-use ticketrail_core::{Rejection, Reply, limits};
+use ticketrail_core::{Command, Rejection, Reply, Request, RequestId, limits};
 use tokio::time::timeout_at;
 
+use crate::attempt::{Attempt, Place, Route};
 use crate::call::{CallError, Deliveries, ReceiveCall, Unavailable};
 use crate::clock::Instant;
+use crate::forward::client::Bound;
 use crate::proposer::handles_of;
 use crate::queue::{Resolution, Waiting, asked};
 use crate::read::FEW;
 use crate::release::Releases;
+use crate::sessions::Slot;
 use crate::shared::Shared;
 use crate::waiters::{Identity, NotParked, Parked, Ticket, queue_of};
 
@@ -27,108 +30,249 @@ enum Round {
     Again,
     /// The wait is over, and nothing was proposed.
     Over,
+    /// It can't go on here.
+    Ended(Attempt<Deliveries>),
+}
+
+/// The most that a receive may ask for, in bytes: its answer must fit into one message between peers.
+const BYTES_MAX: u64 = 12 << 20;
+/// The least time that a receive has to find the leader, however short its wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A receive over its attempts.
+pub(crate) struct Receiving {
+    call: ReceiveCall,
+    /// Whether an earlier attempt may have been proposed.
+    repeat: bool,
+    /// Its place in a session of this node, unless the caller has one.
+    slot: Option<Slot>,
+    /// Its place in the order of arrivals, once it was parked here.
+    arrival: Option<u64>,
+}
+
+impl Receiving {
+    pub(crate) fn new(call: ReceiveCall) -> Self {
+        Self { repeat: call.repeat, call, slot: None, arrival: None }
+    }
 }
 
 impl Shared {
-    /// Waits for messages of a queue.
-    pub(crate) async fn receive(self: &Arc<Self>, call: ReceiveCall) -> Result<Deliveries, CallError> {
+    /// Waits for messages of a queue, here or at the leader.
+    pub(crate) async fn receive(self: &Arc<Self>, mut call: ReceiveCall) -> Result<Deliveries, CallError> {
         self.admit()?;
         Self::check_receive(&call.receive)?;
-        let wait = call.wait.min(Duration::from_millis(limits::WAIT_MAX_MS));
-        let deadline = self.config.clock.now() + wait;
-        let mut repeat = call.repeat;
-        let mut arrival = None;
+        call.receive.max_bytes = call.receive.max_bytes.min(BYTES_MAX);
+        call.wait = call.wait.min(Duration::from_millis(limits::WAIT_MAX_MS));
+        let begun = self.config.clock.now();
+        let deadline = begun + call.wait;
+        let last = deadline.max(begun + PATIENCE);
+        let mut receiving = Receiving::new(call);
+        let mut route = Route::new(self);
         loop {
-            let identity = match call.id {
-                Some(id) => Identity::Caller(id),
-                None => {
-                    let slot = timeout_at(deadline.max(self.config.clock.now() + GRACE), self.sessions.reserve());
-                    Identity::Node(slot.await.map_err(|_| CallError::Unavailable(Unavailable::NoQuorum))?)
-                }
+            let attempt = match route.place() {
+                Place::Here => self.receive_here(&mut receiving, deadline).await,
+                Place::At(leader) => self.receive_at(leader, &route, &mut receiving, deadline).await,
+                Place::Stopped => return Err(self.no_leader(receiving.repeat)),
             };
-            let (asked, waiting) = asked();
-            let parked = Parked { receive: call.receive.clone(), id: identity, auto_create: call.auto_create, asked };
-            let ticket = self.waiters.park(parked, arrival).map_err(|why| match why {
-                NotParked::Full => CallError::Overloaded { queued_bytes: self.queue.bytes() },
-                NotParked::Closed(why) => CallError::Unavailable(why),
-            })?;
-            arrival = Some(ticket.arrival());
-            let receiver = Receiver { waiting, releases: self.releases.clone() };
-            if repeat {
-                // It may have leased something before: only `apply` knows.
-                self.waiters.propose_now(&ticket);
-            } else {
-                self.waiters.serve(&queue_of(&call.receive));
+            match attempt {
+                Attempt::Done(deliveries) => return Ok(deliveries),
+                Attempt::Rejected(Rejection::SessionExpired(_) | Rejection::SessionWindow(_))
+                    if receiving.slot.is_some() =>
+                {
+                    // What it may have been granted before is lost with the session: it waits on in another one.
+                    if let Some(slot) = receiving.slot.take() {
+                        slot.expired();
+                    }
+                    receiving.repeat = false;
+                }
+                Attempt::Rejected(rejection) => return Err(CallError::Rejected(rejection)),
+                Attempt::Elsewhere(hint) => route.elsewhere(hint, last).await,
+                Attempt::InDoubt => {
+                    receiving.repeat = true;
+                    route.wait(last).await;
+                }
+                Attempt::Over(error) => return Err(self.over(error, receiving.repeat)),
             }
-            match self.round(receiver, &ticket, &call, deadline).await? {
-                Round::Granted(reply, handles, term) => return self.hand_out(reply, handles, term).await,
-                Round::Again if self.config.clock.now() < deadline => repeat = false,
-                Round::Again => return self.nothing(false),
-                Round::Over => return self.nothing(repeat),
+            if let Some(reason) = self.broken.reason() {
+                return Err(CallError::Broken(reason));
             }
-            // Before the same place is taken again.
-            drop(ticket);
+            if self.is_draining() {
+                return Err(self.over(CallError::Unavailable(Unavailable::Draining), receiving.repeat));
+            }
+            if self.config.clock.now() >= last {
+                return Err(self.no_leader(receiving.repeat));
+            }
         }
     }
 
-    async fn round(
-        &self,
-        mut receiver: Receiver,
-        ticket: &Ticket,
-        call: &ReceiveCall,
+    /// Has the leader wait.
+    async fn receive_at(
+        self: &Arc<Self>,
+        leader: u64,
+        route: &Route<'_>,
+        receiving: &mut Receiving,
         deadline: Instant,
-    ) -> Result<Round, CallError> {
+    ) -> Attempt<Deliveries> {
+        let now = self.config.clock.now();
+        let command = Command::Receive(receiving.call.receive.clone());
+        let request = match receiving.call.id {
+            Some(id) => Request::of(id, command),
+            None => {
+                let fits = |slot: &Slot| receiving.repeat || slot.is_of(&self.poll_sessions);
+                if !receiving.slot.as_ref().is_some_and(fits) {
+                    match timeout_at(deadline.max(now + GRACE), self.poll_sessions.reserve()).await {
+                        Ok(slot) => receiving.slot = Some(slot),
+                        Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
+                    }
+                }
+                let id = receiving.slot.as_ref().map(|slot| slot.assign(self.config.clock.now()));
+                Request { id, command: Some(command) }
+            }
+        };
+        let bound = Bound {
+            leader,
+            seen: route.seen(),
+            line_by: deadline.max(now + PATIENCE),
+            // The leader's own patience with what it has proposed, and a little for the way.
+            answer_by: deadline.max(self.config.clock.now()) + GRACE + PATIENCE,
+        };
+        self.poll_at(bound, &request, receiving.repeat, (deadline, receiving.call.auto_create)).await
+    }
+
+    /// Waits here, as long as this node leads or nobody does.
+    pub(crate) async fn receive_here(
+        self: &Arc<Self>,
+        receiving: &mut Receiving,
+        deadline: Instant,
+    ) -> Attempt<Deliveries> {
+        loop {
+            let (identity, id) = match receiving.call.id {
+                Some(id) => (Identity::Caller(id), Some(id)),
+                None => {
+                    let slot = match receiving.slot.take() {
+                        Some(slot) => slot,
+                        None => {
+                            let by = deadline.max(self.config.clock.now() + GRACE);
+                            match timeout_at(by, self.sessions.reserve()).await {
+                                Ok(slot) => slot,
+                                Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
+                            }
+                        }
+                    };
+                    receiving.slot = Some(slot.clone());
+                    (Identity::Node(slot), None)
+                }
+            };
+            let (asked, waiting) = asked();
+            let receive = receiving.call.receive.clone();
+            let queue = queue_of(&receive);
+            let parked = Parked { receive, id: identity, auto_create: receiving.call.auto_create, asked };
+            let ticket = match self.waiters.park(parked, receiving.arrival) {
+                Ok(ticket) => ticket,
+                Err(NotParked::Full) => {
+                    return Attempt::Over(CallError::Overloaded { queued_bytes: self.queue.bytes() });
+                }
+                Err(NotParked::Closed(why)) => return Attempt::Over(CallError::Unavailable(why)),
+            };
+            receiving.arrival = Some(ticket.arrival());
+            let receiver = Receiver { waiting, id, releases: self.releases.clone() };
+            if let Place::At(leader) = self.place()
+                && ticket.leave()
+            {
+                // Another node came to lead before this was parked: nobody else would tell.
+                return Attempt::Elsewhere(Some(leader));
+            }
+            if receiving.repeat {
+                // It may have leased something before: only `apply` knows.
+                self.waiters.propose_now(&ticket);
+            } else {
+                self.waiters.serve(&queue);
+            }
+            let round = self.round(receiver, &ticket, receiving, deadline).await;
+            // Before the same place is taken again.
+            drop(ticket);
+            match round {
+                Round::Granted(reply, handles, term) => return self.hand_out(reply, id, handles, term).await,
+                Round::Again => {
+                    receiving.repeat = false;
+                    // A parked receive holds no number.
+                    receiving.slot = None;
+                    if self.config.clock.now() >= deadline {
+                        return self.nothing(false);
+                    }
+                }
+                Round::Over => return self.nothing(receiving.repeat),
+                Round::Ended(attempt) => return attempt,
+            }
+        }
+    }
+
+    async fn round(&self, mut receiver: Receiver, ticket: &Ticket, receiving: &Receiving, deadline: Instant) -> Round {
         let outcome = match timeout_at(deadline, &mut receiver.waiting.outcome).await {
             Ok(outcome) => outcome,
-            Err(_) if ticket.leave() || receiver.waiting.fate.withdraw() => return Ok(Round::Over),
+            Err(_) if ticket.leave() || receiver.waiting.fate.withdraw() => return Round::Over,
             Err(_) => {
                 let last = self.config.clock.now() + GRACE;
                 match timeout_at(last, &mut receiver.waiting.outcome).await {
                     Ok(outcome) => outcome,
-                    Err(_) => return Err(self.unknown()),
+                    Err(_) => return Round::Ended(Attempt::Over(self.unknown())),
                 }
             }
         };
         match outcome {
             Ok(Resolution::Replied { reply, term }) => {
                 let handles = handles_of(Resolution::Replied { reply: reply.clone(), term });
-                Ok(if handles.is_empty() { Round::Again } else { Round::Granted(reply, handles, term) })
+                if handles.is_empty() { Round::Again } else { Round::Granted(reply, handles, term) }
             }
             Ok(Resolution::Rejected(Rejection::SessionExpired(_) | Rejection::SessionWindow(_)))
-                if call.id.is_none() =>
+                if receiving.call.id.is_none() =>
             {
-                Ok(Round::Again)
+                Round::Again
             }
-            Ok(Resolution::Rejected(Rejection::QueueNotFound(_))) if call.auto_create => Ok(Round::Again),
-            Ok(Resolution::Rejected(rejection)) => Err(CallError::Rejected(rejection)),
-            Ok(Resolution::Unavailable(why)) => Err(CallError::Unavailable(why)),
-            Ok(Resolution::Unknown) | Err(_) => Err(self.unknown()),
+            Ok(Resolution::Rejected(Rejection::QueueNotFound(_))) if receiving.call.auto_create => Round::Again,
+            Ok(resolution) => Round::Ended(Attempt::of(resolution, |reply, term| Deliveries {
+                deliveries: Vec::new(),
+                reply: Some(reply),
+                origin: self.origin_of(term),
+            })),
+            // Whoever would tell has ended.
+            Err(_) => Round::Ended(Attempt::Over(self.unknown())),
         }
     }
 
     /// The wait is over.
-    fn nothing(&self, in_doubt: bool) -> Result<Deliveries, CallError> {
+    fn nothing(&self, in_doubt: bool) -> Attempt<Deliveries> {
         if in_doubt {
-            return Err(self.unknown());
+            return Attempt::Over(self.unknown());
         }
         if !self.leads() {
-            return Err(CallError::Unavailable(Unavailable::NoQuorum));
+            return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum));
         }
-        Ok(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin() })
+        Attempt::Done(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin() })
     }
 
     /// Reads the bodies. Where the receiver goes meanwhile, its leases are released.
-    async fn hand_out(&self, reply: Reply, handles: Vec<Handle>, term: u64) -> Result<Deliveries, CallError> {
-        let unread = Unread { handles: Some(handles.clone()), releases: self.releases.clone() };
+    async fn hand_out(
+        &self,
+        reply: Reply,
+        id: Option<RequestId>,
+        handles: Vec<Handle>,
+        term: u64,
+    ) -> Attempt<Deliveries> {
+        let unread = Unread { handles: handles.clone(), id, releases: self.releases.clone() };
         let deliveries = if handles.len() <= FEW {
             self.state.deliveries(handles)
         } else {
             let state = self.state.clone();
             self.config.work.run(move || state.deliveries(handles)).await
         };
-        let deliveries = deliveries.map_err(|fault| self.fault(&fault))?;
-        unread.handed_out();
-        Ok(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
+        match deliveries {
+            Ok(deliveries) => {
+                unread.handed_out();
+                Attempt::Done(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
+            }
+            Err(fault) => Attempt::Over(self.fault(&fault)),
+        }
     }
 }
 
@@ -136,6 +280,8 @@ impl Shared {
 /// proposer that tells or the receiver that goes.
 struct Receiver {
     waiting: Waiting,
+    /// The caller's request id: a repeat of it gets what this one is granted.
+    id: Option<RequestId>,
     releases: Arc<Releases>,
 }
 
@@ -143,30 +289,26 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         self.waiting.outcome.close();
         if let Ok(resolution) = self.waiting.outcome.try_recv() {
-            let handles = handles_of(resolution);
-            if !handles.is_empty() {
-                self.releases.release(handles);
-            }
+            self.releases.release(self.id, handles_of(resolution));
         }
     }
 }
 
 /// Leases granted and not yet handed out.
 struct Unread {
-    handles: Option<Vec<Handle>>,
+    handles: Vec<Handle>,
+    id: Option<RequestId>,
     releases: Arc<Releases>,
 }
 
 impl Unread {
     fn handed_out(mut self) {
-        self.handles = None;
+        self.handles.clear();
     }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        if let Some(handles) = self.handles.take() {
-            self.releases.release(handles);
-        }
+        self.releases.release(self.id, std::mem::take(&mut self.handles));
     }
 }

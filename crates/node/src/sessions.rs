@@ -5,7 +5,7 @@
 //! holds no number, and the numbers below which all outcomes are seen move on.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,10 +22,12 @@ const SESSIONS: usize = 1_000;
 /// An idle session is renewed this often, well before it ends.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(180);
 
-/// The sessions of one node.
+/// Sessions of one node, for calls of one kind.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pool: Mutex<Pool>,
+    /// Sessions held ready while nobody needs one.
+    ready: usize,
     /// Somebody wants a session.
     wanted: Notify,
     /// Counts the sessions that have come.
@@ -37,6 +39,8 @@ struct Pool {
     sessions: Vec<Session>,
     /// Where the search for a free slot starts.
     next: usize,
+    /// Calls that wait for a slot.
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -62,24 +66,31 @@ impl Session {
     }
 }
 
-/// One call's place in a session. Dropping it says that nobody waits for the outcome any more.
+/// One call's place in a session, held by all who may still repeat the call or wait for its outcome. Dropping the last
+/// clone says that nobody does any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot(Arc<Claim>);
+
 #[derive(Debug)]
-pub(crate) struct Slot {
+struct Claim {
     sessions: Arc<Sessions>,
     session: u64,
-    seq: Option<u64>,
-}
-
-impl Default for Sessions {
-    fn default() -> Self {
-        Self { pool: Mutex::default(), wanted: Notify::new(), opened: watch::Sender::new(0) }
-    }
+    seq: OnceLock<u64>,
 }
 
 impl Sessions {
+    /// Sessions of which `ready` are held ready while nobody needs one; the others are opened when a call waits.
+    pub(crate) fn new(ready: usize) -> Self {
+        Self { pool: Mutex::default(), ready, wanted: Notify::new(), opened: watch::Sender::new(0) }
+    }
+
     /// A slot, as soon as there is one.
     pub(crate) async fn reserve(self: &Arc<Self>) -> Slot {
+        if let Some(slot) = self.try_reserve() {
+            return slot;
+        }
         let mut opened = self.opened.subscribe();
+        let _waiting = Waiting::new(self);
         loop {
             opened.mark_unchanged();
             if let Some(slot) = self.try_reserve() {
@@ -100,7 +111,8 @@ impl Sessions {
                 pool.next = at;
                 let session = &mut pool.sessions[at];
                 session.reserved += 1;
-                return Some(Slot { sessions: self.clone(), session: session.id, seq: None });
+                let claim = Claim { sessions: self.clone(), session: session.id, seq: OnceLock::new() };
+                return Some(Slot(Arc::new(claim)));
             }
         }
         None
@@ -111,10 +123,11 @@ impl Sessions {
         self.wanted.notified().await;
     }
 
-    /// Whether another session would help: there is no room, and there may be more.
+    /// Whether another session would help: there is no room, somebody may need it, and there may be more.
     pub(crate) fn is_short(&self) -> bool {
         let pool = self.pool.lock();
-        pool.sessions.len() < SESSIONS && !pool.sessions.iter().any(Session::has_room)
+        let needed = self.ready > 0 || pool.waiting > 0;
+        needed && pool.sessions.len() < SESSIONS && !pool.sessions.iter().any(Session::has_room)
     }
 
     /// A session was opened.
@@ -129,13 +142,13 @@ impl Sessions {
         self.pool.lock().sessions.retain(|session| session.id != id);
     }
 
-    /// Sessions to renew: unused for a while. All but one of those that nobody needs are let go instead.
+    /// Sessions to renew: unused for a while. Those that nobody needs are let go instead, but for those held ready.
     pub(crate) fn stale(&self, now: Instant) -> Vec<u64> {
         let mut pool = self.pool.lock();
         let old = |session: &Session| now.saturating_duration_since(session.used_at) >= RENEW_EVERY;
         let mut kept = 0;
         pool.sessions.retain(|session| {
-            let keep = kept == 0 || !(old(session) && session.is_idle());
+            let keep = kept < self.ready || !(old(session) && session.is_idle());
             kept += usize::from(keep);
             keep
         });
@@ -156,40 +169,63 @@ impl Pool {
     }
 }
 
+/// A call that waits for a slot.
+struct Waiting<'s>(&'s Sessions);
+
+impl<'s> Waiting<'s> {
+    fn new(sessions: &'s Sessions) -> Self {
+        sessions.pool.lock().waiting += 1;
+        Self(sessions)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.pool.lock().waiting -= 1;
+    }
+}
+
 impl Slot {
-    /// Gives the call its number, to be proposed now.
-    pub(crate) fn assign(&mut self, now: Instant) -> RequestId {
-        let mut pool = self.sessions.pool.lock();
-        let Some(session) = pool.find(self.session) else {
+    /// Gives the call its number, to be proposed now. It keeps it over all attempts.
+    pub(crate) fn assign(&self, now: Instant) -> RequestId {
+        let Claim { sessions, session: id, seq } = &*self.0;
+        let mut pool = sessions.pool.lock();
+        let Some(session) = pool.find(*id) else {
             // The session has ended: `apply` says so, and the call gets another slot.
-            return RequestId { session: self.session, seq: 1, acked_below: 1, fingerprint: 0 };
+            let seq = seq.get().copied().unwrap_or(1);
+            return RequestId { session: *id, seq, acked_below: 1, fingerprint: 0 };
         };
-        let seq = session.next;
-        session.next += 1;
-        session.reserved = session.reserved.saturating_sub(1);
+        let seq = *seq.get_or_init(|| {
+            let next = session.next;
+            session.next += 1;
+            session.reserved = session.reserved.saturating_sub(1);
+            next
+        });
         session.used_at = now;
         // No fingerprint: the node gives no number to two commands.
-        let id = RequestId { session: self.session, seq, acked_below: session.floor, fingerprint: 0 };
-        drop(pool);
-        self.seq = Some(seq);
-        id
+        RequestId { session: *id, seq, acked_below: session.floor, fingerprint: 0 }
+    }
+
+    /// Whether the session is one of `sessions`.
+    pub(crate) fn is_of(&self, sessions: &Arc<Sessions>) -> bool {
+        Arc::ptr_eq(&self.0.sessions, sessions)
     }
 
     /// The session has ended, as `apply` says.
     pub(crate) fn expired(&self) {
-        self.sessions.remove(self.session);
+        self.0.sessions.remove(self.0.session);
     }
 }
 
-impl Drop for Slot {
+impl Drop for Claim {
     fn drop(&mut self) {
         let mut pool = self.sessions.pool.lock();
         let Some(session) = pool.find(self.session) else { return };
         let was_full = !session.has_room();
-        match self.seq {
+        match self.seq.get() {
             None => session.reserved = session.reserved.saturating_sub(1),
             Some(seq) => {
-                session.seen.insert(seq);
+                session.seen.insert(*seq);
                 while session.seen.remove(&session.floor) {
                     session.floor += 1;
                 }
@@ -208,7 +244,7 @@ mod tests {
     use super::*;
 
     fn pool() -> Arc<Sessions> {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(Sessions::new(1));
         sessions.add(7, Instant::now());
         sessions
     }
@@ -218,11 +254,11 @@ mod tests {
         let sessions = pool();
         let now = Instant::now();
         let mut slots: Vec<Slot> = (0..4).filter_map(|_| sessions.try_reserve()).collect();
-        let seqs: Vec<u64> = slots.iter_mut().map(|slot| slot.assign(now).seq).collect();
+        let seqs: Vec<u64> = slots.iter().map(|slot| slot.assign(now).seq).collect();
         assert_eq!(seqs, [1, 2, 3, 4]);
         drop(slots.remove(1));
         let acked_below = || {
-            let mut probe = sessions.try_reserve().expect("room");
+            let probe = sessions.try_reserve().expect("room");
             probe.assign(now).acked_below
         };
         assert_eq!(acked_below(), 1);
@@ -240,7 +276,7 @@ mod tests {
         assert!(sessions.try_reserve().is_none());
         assert!(sessions.is_short());
         // One unseen outcome holds the window back, however many after it are seen.
-        for slot in &mut slots {
+        for slot in &slots {
             slot.assign(Instant::now());
         }
         let first = slots.remove(0);
@@ -252,9 +288,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_waits_for_a_session() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(Sessions::new(1));
         let waiting = sessions.clone();
-        let call = tokio::spawn(async move { waiting.reserve().await.session });
+        let call = tokio::spawn(async move { waiting.reserve().await.0.session });
         sessions.wanted().await;
         sessions.add(9, Instant::now());
         assert_eq!(call.await.ok(), Some(9));
@@ -267,10 +303,40 @@ mod tests {
         sessions.add(8, start);
         sessions.add(9, start);
         let held = sessions.try_reserve();
-        assert_eq!(held.as_ref().map(|slot| slot.session), Some(7));
+        assert_eq!(held.as_ref().map(|slot| slot.0.session), Some(7));
         assert!(sessions.stale(start).is_empty());
         assert_eq!(sessions.stale(start + RENEW_EVERY * 2), [7]);
         sessions.renewed(7, start + RENEW_EVERY * 2);
         assert!(sessions.stale(start + RENEW_EVERY * 2).is_empty());
+    }
+
+    #[test]
+    fn a_call_keeps_its_number_and_holds_it_until_the_last_who_may_repeat_it_has_gone() {
+        let sessions = pool();
+        let now = Instant::now();
+        let slot = sessions.try_reserve().expect("room");
+        let repeats = slot.clone();
+        assert_eq!(slot.assign(now), repeats.assign(now));
+        drop(slot);
+        let probe = || sessions.try_reserve().expect("room").assign(now).acked_below;
+        assert_eq!(probe(), 1);
+        drop(repeats);
+        assert_eq!(probe(), 3);
+    }
+
+    #[tokio::test]
+    async fn without_one_held_ready_a_session_is_opened_for_who_waits_and_let_go_when_idle() {
+        let sessions = Arc::new(Sessions::new(0));
+        assert!(!sessions.is_short());
+        let waiting = sessions.clone();
+        let call = tokio::spawn(async move { waiting.reserve().await.0.session });
+        sessions.wanted().await;
+        assert!(sessions.is_short());
+        let now = Instant::now();
+        sessions.add(9, now);
+        assert_eq!(call.await.ok(), Some(9));
+        assert!(!sessions.is_short());
+        assert!(sessions.stale(now + RENEW_EVERY * 2).is_empty());
+        assert!(sessions.try_reserve().is_none());
     }
 }

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ticketrail_core::Fault;
 use tokio::sync::watch;
 
+use crate::attempt::Place;
 use crate::broken::Broken;
 use crate::call::{CallError, Origin, Unavailable};
 use crate::clock::Instant;
 use crate::config::NodeConfig;
-use crate::consensus::{AppliedState, Consensus, Role, Standing};
+use crate::consensus::{AppliedState, Consensus, Standing};
 use crate::disk::Disk;
 use crate::flight::Flight;
+use crate::forward::client::Forwards;
+use crate::forward::server::Served;
 use crate::lead::Lead;
 use crate::peering::Peering;
 use crate::peers::Peers;
@@ -37,14 +40,19 @@ pub(crate) struct Shared {
     pub(crate) signals: Arc<Signals>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) flight: Arc<Flight>,
+    /// Sessions for calls without a request id.
     pub(crate) sessions: Arc<Sessions>,
+    /// Sessions for polls that wait at another node, each under a number: among calls they would hold back what is seen.
+    pub(crate) poll_sessions: Arc<Sessions>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) releases: Arc<Releases>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) forwards: Arc<Forwards>,
+    pub(crate) served: Served,
     pub(crate) precheck: Precheck,
     pub(crate) progress: Arc<Progress>,
     pub(crate) passes: Passes,
     pub(crate) peering: Peering,
-    pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) lead: watch::Receiver<Option<Lead>>,
@@ -60,13 +68,13 @@ impl Shared {
         if self.draining.load(Ordering::SeqCst) {
             return Err(CallError::Unavailable(Unavailable::Draining));
         }
-        let standing = *self.standing.borrow();
-        match (standing.role, standing.leader) {
-            (Role::Follower | Role::Learner, leader @ Some(_)) => {
-                Err(CallError::Unavailable(Unavailable::NotLeader { leader }))
-            }
-            (Role::Follower | Role::Learner | Role::Candidate | Role::Leader | Role::Stopped, _) => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Whether clients can be served here: this node leads and has applied what came before, or follows a known leader.
+    pub(crate) fn serves(&self) -> bool {
+        let reachable = self.leads() || matches!(self.place(), Place::At(_));
+        reachable && self.broken.reason().is_none() && !self.draining.load(Ordering::SeqCst)
     }
 
     /// Whether this node leads and has applied what came before.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use ticketrail_core::{Effect, QueueId};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+
+use crate::clock::{Instant, monotonic};
 
 /// A lease that runs, in order of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +21,10 @@ pub(crate) struct Lease {
 }
 
 /// The leader's notice board. The applier writes to it; the scheduler and the waiters read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Signals {
+    /// When this replica last applied entries, or took a state over; followers and leaders alike.
+    reached: watch::Sender<Instant>,
     listening: AtomicBool,
     parked: AtomicUsize,
     board: Mutex<Board>,
@@ -56,7 +60,30 @@ pub(crate) struct Told {
     pub(crate) tick_again: bool,
 }
 
+impl Default for Signals {
+    fn default() -> Self {
+        Self {
+            reached: watch::Sender::new(monotonic()),
+            listening: AtomicBool::default(),
+            parked: AtomicUsize::default(),
+            board: Mutex::default(),
+            scheduler: Notify::default(),
+            waiters: Notify::default(),
+        }
+    }
+}
+
 impl Signals {
+    /// The applied state has moved on. Told of on every replica, once for each lot of entries.
+    pub(crate) fn reached(&self) {
+        self.reached.send_replace(monotonic());
+    }
+
+    /// Tells each time that the applied state has moved on, and when it last did.
+    pub(crate) fn progress(&self) -> watch::Receiver<Instant> {
+        self.reached.subscribe()
+    }
+
     /// Begins to listen with an empty board: a term of this node starts.
     pub(crate) fn begin(&self) {
         *self.board.lock() = Board::default();

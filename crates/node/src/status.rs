@@ -19,10 +19,10 @@ pub struct NodeStatus {
     pub term: u64,
     /// Who leads, where known.
     pub leader: Option<u64>,
-    /// Whether it leads, and the entries before its term are applied.
-    pub leading: bool,
-    /// Whether it leads and serves: the entries before its term are applied.
+    /// Whether it can serve clients: it leads and has applied the entries before its term, or it follows a known leader.
     pub serving: bool,
+    /// Whether it leads and has applied the entries before its term.
+    pub leading: bool,
     /// The index of the last entry in its log.
     pub last_log_index: Option<u64>,
     /// The index of the last entry known to be committed.
@@ -47,6 +47,10 @@ pub struct NodeStatus {
     pub queued_bytes: usize,
     /// Entries proposed whose outcome is not known.
     pub entries_in_flight: usize,
+    /// Calls handed to the leader that have no answer yet.
+    pub forwarded_calls: usize,
+    /// Receives handed to the leader that have no answer yet.
+    pub forwarded_receives: usize,
     /// Receives parked.
     pub parked_receives: usize,
     /// Leases that the leader watches.
@@ -71,15 +75,15 @@ impl Shared {
         let standing = *self.standing.borrow();
         let figures = self.consensus.figures();
         let since = |then| u64::try_from(now.saturating_duration_since(then).as_millis()).unwrap_or(u64::MAX);
-        let serving = self.leads();
+        let leading = self.leads();
         NodeStatus {
             node_id: self.config.node_id,
             cluster_id: self.config.cluster_id,
             role: standing.role,
             term: standing.term,
             leader: standing.leader,
-            leading: serving,
-            serving,
+            serving: self.serves(),
+            leading,
             last_log_index: figures.last_log,
             committed_index: figures.committed,
             applied_index: self.state.applied().map(|id| id.index),
@@ -89,9 +93,11 @@ impl Shared {
             broken: self.broken.reason(),
             disk_low: self.disk.is_low(),
             uptime_ms: since(self.started),
-            scheduler_idle_ms: self.passes.last().filter(|_| serving).map(since),
+            scheduler_idle_ms: self.passes.last().filter(|_| leading).map(since),
             queued_bytes: self.queue.bytes(),
             entries_in_flight: self.progress.in_flight(),
+            forwarded_calls: self.forwards.calls(),
+            forwarded_receives: self.forwards.polls(),
             parked_receives: self.waiters.count(),
             leases_watched: self.signals.leases(),
             snapshots_sent: self.snapshots.sent.load(Ordering::Relaxed),

@@ -169,7 +169,7 @@ impl Waiters {
         let command = Command::Receive(parked.receive);
         let (request, slot) = match parked.id {
             Identity::Caller(id) => (Request::of(id, command), None),
-            Identity::Node(mut slot) => {
+            Identity::Node(slot) => {
                 (Request { id: Some(slot.assign(self.clock.now())), command: Some(command) }, Some(slot))
             }
         };

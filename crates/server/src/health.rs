@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use ticketrail_api::{AdminApi, QueueApi};
-use ticketrail_node::Handle;
+use ticketrail_node::{Handle, Role};
 use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
 use ticketrail_proto::v1::queue_service_server::QueueServiceServer;
 use tokio::time::MissedTickBehavior;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// How soon a lost leadership is noticed.
+/// How soon it is noticed that the node can't serve any more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Tells of health what the node tells of itself.
@@ -37,13 +37,14 @@ impl Health {
         self.set(ServingStatus::NotServing).await;
     }
 
-    /// Follows the node until it is broken: serving only while it leads.
+    /// Follows the node until it is broken or stopped: serving only while it leads or knows who does.
     pub(crate) async fn follow(self, handle: Handle) {
         let mut every = tokio::time::interval(LOOK_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             handle.serving().await;
-            if !handle.status().serving {
+            let status = handle.status();
+            if status.broken.is_some() || status.role == Role::Stopped {
                 return;
             }
             self.set(ServingStatus::Serving).await;

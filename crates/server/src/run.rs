@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use ticketrail_node::{Disk, Handle, Node, NodeConfig, Peering};
+use ticketrail_node::{Disk, Handle, Node, NodeConfig, Peering, Role};
 use ticketrail_storage::Identity;
 use ticketrail_storage::dir::DataDir;
 use tokio::net::TcpListener;
@@ -158,19 +158,27 @@ async fn serve(
 
 /// Waits until the node serves, and says so.
 async fn announce(config: &Config, handle: &Handle, address: SocketAddr, ready: &ReadyFile) -> anyhow::Result<()> {
-    handle.serving().await;
-    let status = handle.status();
-    if status.serving {
-        tracing::info!(
-            %address,
-            dir = %config.data_dir.display(),
-            node = status.node_id,
-            term = status.term,
-            applied = status.applied_index,
-            "serving"
-        );
-        ready.write(&address.to_string())?;
-    }
+    let status = loop {
+        handle.serving().await;
+        let status = handle.status();
+        if status.serving {
+            break status;
+        }
+        // A leader that was lost again at once is waited for once more.
+        if status.broken.is_some() || status.role == Role::Stopped {
+            return Ok(());
+        }
+    };
+    tracing::info!(
+        %address,
+        dir = %config.data_dir.display(),
+        node = status.node_id,
+        leader = status.leader,
+        term = status.term,
+        applied = status.applied_index,
+        "serving"
+    );
+    ready.write(&address.to_string())?;
     Ok(())
 }
 

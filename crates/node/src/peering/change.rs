@@ -125,7 +125,7 @@ impl Peering {
         let member = from_wire(answer.accepted).map_err(|_| {
             ChangeError::Precondition(format!("expected an empty node at {address}, but {}", answer.reason))
         })?;
-        changed(node.consensus.change(Change::Set(id, member)).await)?;
+        changed(node.membership.change(Change::Set(id, member)).await)?;
         Ok(id)
     }
 
@@ -135,7 +135,7 @@ impl Peering {
             return Err(ChangeError::NotFound(id));
         }
         if !members.is_voter(id) {
-            changed(node.consensus.change(Change::Remove(BTreeSet::from([id]))).await)?;
+            changed(node.membership.change(Change::Remove(BTreeSet::from([id]))).await)?;
             node.record.forget(id);
             return Ok(id);
         }
@@ -148,7 +148,7 @@ impl Peering {
                 rest.len()
             )));
         }
-        changed(node.consensus.change(Change::Voters(rest)).await)?;
+        changed(node.membership.change(Change::Voters(rest)).await)?;
         node.record.forget(id);
         Ok(id)
     }
@@ -187,7 +187,7 @@ pub(super) async fn transfer_to(node: &NodeSide, to: u64) -> bool {
     let deadline = node.clock_now() + WAIT;
     loop {
         // Refused while the newest entry is not on its disk yet: under load, again and again.
-        node.consensus.transfer_leader(to).await;
+        node.membership.transfer_leader(to).await;
         let until = deadline.min(node.clock_now() + AGAIN);
         match timeout_at(until, standing.wait_for(|standing| standing.leader == Some(to))).await {
             Ok(Ok(_)) => return true,
@@ -212,7 +212,7 @@ async fn promote(node: &NodeSide, id: u64) -> Result<u64, ChangeError> {
         )));
     }
     let voters = members.voters.last().into_iter().flatten().copied().chain([id]).collect();
-    changed(node.consensus.change(Change::Voters(voters)).await)?;
+    changed(node.membership.change(Change::Voters(voters)).await)?;
     Ok(id)
 }
 

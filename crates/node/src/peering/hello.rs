@@ -49,7 +49,7 @@ impl Greeter {
         loop {
             let members = node.members.borrow().clone();
             let mine = self.identity.node;
-            if !was_member && members.nodes.contains_key(&mine) && node.consensus.membership_is_committed() {
+            if !was_member && members.nodes.contains_key(&mine) && node.membership.membership_is_committed() {
                 if let Err(error) = self.remember_membership().await {
                     return node.broken.report(error.to_string());
                 }
@@ -63,7 +63,7 @@ impl Greeter {
             if !cleared && self.is_enough(&members, &answers.friends) {
                 tracing::info!(node = mine, friends = ?answers.friends, "the others know this disk");
                 node.cleared.send_replace(true);
-                node.consensus.allow_elections(true);
+                node.membership.allow_elections(true);
             }
             let settled = members.nodes.get(&mine) == Some(self.peering.member())
                 && (members.is_voter(mine) || !self.peering.config().wants_vote);

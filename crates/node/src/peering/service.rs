@@ -116,7 +116,7 @@ impl Peering {
     /// The answer of the leader to a newcomer: a new id.
     pub(super) async fn admit(&self, node: &NodeSide) -> Result<(ClusterId, u64), String> {
         let identity = self.identity().ok_or("this node has no identity")?;
-        let index = node.consensus.mark().await.map_err(|error| error.to_string())?;
+        let index = node.membership.mark().await.map_err(|error| error.to_string())?;
         Ok((identity.cluster, JOINED + index))
     }
 }

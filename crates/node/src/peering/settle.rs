@@ -217,12 +217,12 @@ impl Peering {
         if alone {
             // A voter without peers has nobody to wait for.
             node.cleared.send_replace(true);
-            node.consensus.allow_elections(true);
+            node.membership.allow_elections(true);
         }
         match (initialized, alone, self.identity()) {
-            (true, true, _) => node.consensus.campaign().await,
+            (true, true, _) => node.membership.campaign().await,
             (false, true, Some(mine)) => {
-                node.consensus.found(BTreeMap::from([(mine.node, self.member().clone())])).await?;
+                node.membership.found(BTreeMap::from([(mine.node, self.member().clone())])).await?;
             }
             (false, false, Some(mine)) if self.config().is_founder() && mine.node == self.founding_id() => {
                 let (peering, cluster) = (self.clone(), mine.cluster);
@@ -246,7 +246,7 @@ impl Peering {
                 ));
             }
             if promises.granted.len() > self.config().peers.len() / 2 {
-                match node.consensus.found(promises.granted).await {
+                match node.membership.found(promises.granted).await {
                     Ok(()) => return,
                     Err(error) => return node.broken.report(error.to_string()),
                 }

@@ -39,7 +39,7 @@ async fn care(peering: &Peering) {
         let off = node.peers.wall_ahead_ms().abs() > CLOCK_OFF_MS;
         if *node.cleared.borrow() && may_campaign == off {
             may_campaign = !off;
-            node.consensus.allow_elections(may_campaign);
+            node.membership.allow_elections(may_campaign);
             if off {
                 tracing::warn!(off_ms = node.peers.wall_ahead_ms(), "the wall clock is off: this node should not lead");
             }
@@ -63,7 +63,7 @@ async fn care(peering: &Peering) {
 
 async fn apply(node: &NodeSide, change: Change) {
     tracing::info!(?change, "changes the membership");
-    match node.consensus.change(change.clone()).await {
+    match node.membership.change(change.clone()).await {
         Ok(()) => {}
         Err(error @ (NotChanged::NotLeader | NotChanged::Unknown)) => {
             tracing::warn!(?change, %error, "the membership was not changed");
@@ -87,7 +87,7 @@ async fn hand_over(node: &NodeSide) {
 /// What is to be done next.
 fn next_change(node: &NodeSide) -> Option<Change> {
     let members = node.members.borrow().clone();
-    if !node.consensus.membership_is_committed() {
+    if !node.membership.membership_is_committed() {
         return None;
     }
     if let [_, wanted] = members.voters.as_slice() {
@@ -143,8 +143,8 @@ pub(super) fn is_alive(node: &NodeSide, id: u64) -> bool {
 
 /// Whether a member has nearly all of the leader's log on its disk.
 pub(super) fn is_caught_up(node: &NodeSide, id: u64) -> bool {
-    let last = node.consensus.figures().last_log.unwrap_or(0);
-    let replicated = node.consensus.replicated();
+    let last = node.membership.last_log_index().unwrap_or(0);
+    let replicated = node.membership.replicated();
     replicated.get(&id).copied().flatten().is_some_and(|matched| matched + CAUGHT_UP >= last)
 }
 
@@ -152,7 +152,7 @@ pub(super) fn is_caught_up(node: &NodeSide, id: u64) -> bool {
 pub(super) fn successor(node: &NodeSide) -> Option<u64> {
     let members = node.members.borrow().clone();
     let mine = node.standing.borrow().leader;
-    let replicated = node.consensus.replicated();
+    let replicated = node.membership.replicated();
     let fit = |id: &u64| {
         Some(*id) != mine
             && members.is_voter(*id)
@@ -168,7 +168,7 @@ impl NodeSide {
     pub(crate) fn view(&self, mine: u64) -> ClusterView {
         let members = self.members.borrow().clone();
         let standing = *self.standing.borrow();
-        let replicated = self.consensus.replicated();
+        let replicated = self.membership.replicated();
         let seen = members.nodes.iter().map(|(node, member)| MemberView {
             node: *node,
             member: member.clone(),
@@ -181,7 +181,7 @@ impl NodeSide {
             leader: standing.leader,
             term: standing.term,
             members: seen.collect(),
-            changing: members.voters.len() > 1 || !self.consensus.membership_is_committed(),
+            changing: members.voters.len() > 1 || !self.membership.membership_is_committed(),
         }
     }
 

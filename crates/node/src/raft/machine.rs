@@ -26,6 +26,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// The applied state of one group, as openraft sees it.
 pub(crate) struct Machine<R: AsyncRuntime, S> {
     store: Arc<S>,
+    signals: Arc<Signals>,
     lane: Lane<Chunk<R>>,
     work: Work,
     broken: Arc<Broken>,
@@ -52,20 +53,23 @@ impl<R: AsyncRuntime, S: StateStore> Machine<R, S> {
         broken: Arc<Broken>,
         work: Work,
     ) -> Result<Self, LaneError> {
-        let applier = Applier { store: store.clone(), signals };
+        let applier = Applier { store: store.clone(), signals: signals.clone() };
         let lane = Lane::new(work, "apply", move |chunk: Chunk<R>| {
             let result = applier.apply_all(chunk.entries);
             // openraft waits for each chunk, unless its worker has been dropped.
             let _ = chunk.done.send(result);
         })?;
-        Ok(Self { store, lane, work, broken })
+        Ok(Self { store, signals, lane, work, broken })
     }
 
     async fn apply_chunk(&mut self, entries: Vec<(Entry, Option<ApplyResponder<Types<R>>>)>) -> Result<(), io::Error> {
         let (done, applied) = oneshot::channel();
         self.lane.submit(Chunk { entries, done });
         let error = match applied.await {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => {
+                self.signals.reached();
+                return Ok(());
+            }
             Ok(Err(error)) => io::Error::other(error),
             Err(oneshot::Canceled) => io::Error::other("expected entries to be applied, but the applier has died"),
         };
@@ -162,7 +166,9 @@ impl<R: AsyncRuntime, S: StateStore> RaftStateMachine<Types<R>> for Machine<R, S
         if found != *expected {
             return Err(io::Error::other(format!("expected the snapshot {expected}, but its data is of {found}")));
         }
-        self.store.install(&checkpoint).map_err(io::Error::other)
+        self.store.install(&checkpoint).map_err(io::Error::other)?;
+        self.signals.reached();
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<SnapshotData<S>>>, io::Error> {

@@ -44,7 +44,9 @@ use self::service::{Answers, Service};
 use self::types::{Production, Proposal, Types};
 use crate::broken::Broken;
 use crate::config::NodeConfig;
-use crate::consensus::{Change, Consensus, Figures, NotChanged, Outcome, Proposed, ReadRefused, Role, Standing};
+use crate::consensus::{
+    Change, Consensus, Figures, Membership, NotChanged, Outcome, Proposed, ReadRefused, Role, Standing,
+};
 use crate::error::StartError;
 use crate::member::{Member, Members};
 use crate::peers::Peers;
@@ -77,6 +79,7 @@ pub(crate) type PeerService = Arc<dyn RaftService<StreamAppendStream = Answers>>
 /// A group that runs.
 pub(crate) struct Started {
     pub(crate) consensus: Arc<dyn Consensus>,
+    pub(crate) membership: Arc<dyn Membership>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) service: PeerService,
     /// Whether the log holds anything.
@@ -127,7 +130,8 @@ async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
     let watcher = tokio::spawn(watch_standing::<R, S>(raft.clone(), tell, members, broken));
     let receiver = Arc::new(Receiver::new(state, config.work, snapshots.installed));
     let service = Arc::new(Service { raft: raft.clone(), peers, receiver, cleared });
-    Ok(Started { consensus: Arc::new(Group { raft, log }), standing, service, initialized, watcher })
+    let group = Arc::new(Group { raft, log });
+    Ok(Started { consensus: group.clone(), membership: group, standing, service, initialized, watcher })
 }
 
 fn stopped<R: AsyncRuntime>(fatal: Fatal<Types<R>>) -> StartError {
@@ -275,6 +279,41 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
         }
     }
 
+    fn appended_bytes(&self) -> u64 {
+        self.log.appended_bytes()
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.log.held_bytes()
+    }
+
+    fn take_snapshot(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Fails only where openraft has stopped, of which the watcher tells.
+            let _ = self.raft.trigger().snapshot().await;
+        })
+    }
+
+    fn purge(&self, index: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // As above.
+            let _ = self.raft.trigger().purge_log(index).await;
+        })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // A core that has panicked has been reported by the watcher.
+            let _ = self.raft.shutdown().await;
+        })
+    }
+}
+
+impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Membership for Group<R, L, S> {
+    fn last_log_index(&self) -> Option<u64> {
+        self.figures().last_log
+    }
+
     fn replicated(&self) -> BTreeMap<u64, Option<u64>> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -334,34 +373,5 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
 
     fn allow_elections(&self, allowed: bool) {
         self.raft.runtime_config().elect(allowed);
-    }
-
-    fn appended_bytes(&self) -> u64 {
-        self.log.appended_bytes()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.log.held_bytes()
-    }
-
-    fn take_snapshot(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            // Fails only where openraft has stopped, of which the watcher tells.
-            let _ = self.raft.trigger().snapshot().await;
-        })
-    }
-
-    fn purge(&self, index: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            // As above.
-            let _ = self.raft.trigger().purge_log(index).await;
-        })
-    }
-
-    fn stop(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            // A core that has panicked has been reported by the watcher.
-            let _ = self.raft.shutdown().await;
-        })
     }
 }
