@@ -33,7 +33,7 @@ pub(crate) fn enqueue(
     if !single {
         at_most("messages", "bytes together", bytes, limits::BATCH_BYTES as u64)?;
     }
-    Ok(Commit { queues: vec![queue], enqueue: parts, settle: Vec::new(), auto_create: settings.auto_create })
+    Ok(Commit { queues: vec![queue], enqueue: parts, auto_create: settings.auto_create, ..Commit::default() })
 }
 
 fn new_message(settings: &Settings, at: &str, message: v1::NewMessage) -> Result<Enqueue, FieldError> {

@@ -24,7 +24,7 @@ pub(crate) fn extend(extensions: Vec<v1::Extension>) -> Result<Commit, FieldErro
 }
 
 fn commit(settle: Vec<Settle>) -> Commit {
-    Commit { queues: Vec::new(), enqueue: Vec::new(), settle, auto_create: false }
+    Commit { settle, ..Commit::default() }
 }
 
 fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, FieldError> {
