@@ -27,7 +27,8 @@ fn commit(settle: Vec<Settle>) -> Commit {
     Commit { settle, ..Commit::default() }
 }
 
-fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, FieldError> {
+/// A settlement found in the field `at`.
+pub(crate) fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, FieldError> {
     let v1::Settlement { lease_token, verdict } = part;
     let token = field::lease_token(&format!("{at}.lease_token"), lease_token)?;
     let verdict = match verdict {
