@@ -10,6 +10,7 @@ const FILES: &[&str] = &[
     "ticketrail/v1/message.proto",
     "ticketrail/v1/queue.proto",
     "ticketrail/v1/queue_service.proto",
+    "ticketrail/v1/commit_service.proto",
     "ticketrail/v1/admin_service.proto",
     "ticketrail/v1/cluster_service.proto",
     "ticketrail/raft/v1/header.proto",

@@ -3,9 +3,10 @@
 //!
 //! - [`field`]: names, texts, times, counts;
 //! - [`message`]: messages in, messages out;
-//! - [`receive`], [`settle`]: what workers say;
+//! - [`receive`], [`settle`]: what workers say; [`commit`]: what stands or falls together;
 //! - [`settings`]: queues; [`node`]: a node.
 
+pub(crate) mod commit;
 pub(crate) mod field;
 pub(crate) mod message;
 pub(crate) mod node;

@@ -1,6 +1,7 @@
 //! gRPC services of Ticketrail. A map of the house:
 //!
-//! - [`QueueApi`], [`AdminApi`] and [`ClusterApi`]: the services; each verb parses, makes one command, proposes it and translates;
+//! - [`QueueApi`], [`CommitApi`], [`AdminApi`] and [`ClusterApi`]: the services; each verb parses, makes one command, proposes
+//!   it and translates;
 //! - `convert`: wire to domain and back; every limit is checked there;
 //! - `status`: the one table of errors;
 //! - `call`: what every verb shares: request ids, deadlines, freshness.
@@ -8,12 +9,14 @@
 mod admin;
 mod call;
 mod cluster;
+mod commit;
 mod convert;
 mod queue;
 mod status;
 
 pub use admin::AdminApi;
 pub use cluster::ClusterApi;
+pub use commit::CommitApi;
 pub use queue::QueueApi;
 
 use std::sync::Arc;

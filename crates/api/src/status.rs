@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ticketrail_core::reply::{Full, LeaseLost, LimitReached, QueueNamed, RejectionRecord, RequestIdOld};
+use ticketrail_core::reply::{
+    Full, LeaseLost, LimitReached, Part, PartRefused, QueueNamed, RejectionRecord, RequestIdOld,
+};
 use ticketrail_core::{Rejection, limits};
 use ticketrail_node::ChangeError;
 use ticketrail_node::call::{CallError, Unavailable};
@@ -95,6 +97,19 @@ impl Refusal {
     pub(crate) fn mismatch(expected: &str) -> Self {
         let text = format!("expected {expected} from the node, but it answered something else; this is a bug");
         Self::new(Code::DeadlineExceeded, reason::BROKEN, text)
+    }
+
+    /// The refusal of a part as that of the whole commit.
+    pub(crate) fn of_part(mut self, part: Part) -> Self {
+        let (kind, index) = match part {
+            Part::Settle(index) => ("settle", index),
+            Part::Enqueue(index) => ("enqueue", index),
+        };
+        // A field's name begins with its part.
+        if self.field.is_none() {
+            self.message = format!("{}: {}", part_field(part), self.message);
+        }
+        self.with("part", kind).with("index", index)
     }
 
     /// As the result of one item.
@@ -205,6 +220,8 @@ impl From<&Rejection> for Refusal {
                 let text = format!("expected fewer than {limit} queues, but there are as many; delete some");
                 Refusal::new(Code::ResourceExhausted, reason::QUEUES_FULL, text).with("limit", limit)
             }
+            Rejection::PartRefused(PartRefused { part: Some(part), why: Some(why) }) => part_refused(*part, why),
+            Rejection::PartRefused(_) => Refusal::mismatch("a refused part"),
             // The proposer keeps this to itself; should it ever come here, nothing happened and a retry is right.
             Rejection::EntryFull(_) => {
                 let text = "expected room in the log entry, but it was full; retry shortly";
@@ -243,6 +260,25 @@ fn lease_lost(lost: &LeaseLost) -> Refusal {
         Some(count) => refusal.with("receive_count", count),
         None => refusal,
     }
+}
+
+/// The field of a `CommitRequest` that holds a part.
+pub(crate) fn part_field(part: Part) -> String {
+    match part {
+        Part::Settle(index) => format!("settle[{index}]"),
+        Part::Enqueue(index) => format!("enqueue[{index}]"),
+    }
+}
+
+fn part_refused(part: Part, why: &RejectionRecord) -> Refusal {
+    match &why.rejection {
+        Some(Rejection::Invalid(invalid)) => {
+            Refusal::from(FieldError::new(format!("{}.{}", part_field(part), invalid.field), &invalid.reason))
+        }
+        Some(rejection) => Refusal::from(rejection),
+        None => return Refusal::mismatch("a rejection"),
+    }
+    .of_part(part)
 }
 
 /// The refusal of one item, as it was stored.
@@ -402,6 +438,28 @@ mod tests {
         let violation = &details.bad_request().expect("a bad request").field_violations[0];
         assert_eq!(violation.field, "settings.lease");
         assert_eq!(violation.description, "expected 1 s, but got 0");
+    }
+
+    #[test]
+    fn a_refused_part_is_named_beside_its_own_reason() {
+        let closed = Rejection::of_part(Part::Enqueue(2), Rejection::QueueClosed(queue()));
+        let data = pairs(&[("index", "2"), ("namespace", "default"), ("part", "enqueue"), ("queue", "orders")]);
+        let refusal = Refusal::from(&closed);
+        assert!(refusal.message.starts_with("enqueue[2]: expected queue"), "{}", refusal.message);
+        assert_eq!(read(refusal), (Code::FailedPrecondition, "QUEUE_CLOSED".to_owned(), data, None));
+
+        let full = Full { queue: queue(), bound: "max_depth".into(), limit: 1, held: 1, retry_after_ms: 250 };
+        let (code, reason, _, retry) =
+            read(Refusal::from(&Rejection::of_part(Part::Enqueue(0), Rejection::Full(full))));
+        assert_eq!((code, reason.as_str()), (Code::ResourceExhausted, "FULL"));
+        assert_eq!(retry, Some(Duration::from_millis(250)));
+
+        let invalid = Invalid { field: "lease_token".into(), reason: "expected 37 bytes, but got 2".into() };
+        let refusal = Refusal::from(&Rejection::of_part(Part::Settle(1), Rejection::Invalid(invalid)));
+        let details = Status::from(refusal.clone()).get_error_details();
+        assert_eq!(details.bad_request().expect("a bad request").field_violations[0].field, "settle[1].lease_token");
+        let data = pairs(&[("field", "settle[1].lease_token"), ("index", "1"), ("part", "settle")]);
+        assert_eq!(read(refusal), (Code::InvalidArgument, "INVALID".to_owned(), data, None));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::message::MessageInfo;
 use crate::session::{RENEW_AFTER, Sessions};
 use crate::settle::{self, Settled, Settlement};
-use crate::{Admin, Batch, Error, Queue, RetryPolicy, queue};
+use crate::{Admin, Batch, Commit, Error, Queue, RetryPolicy, queue};
 
 /// The port of a server that was not told otherwise.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:50000";
@@ -111,6 +111,23 @@ impl Client {
     /// As every change: see [`Error`]. A lost lease is an item's refusal, not the call's.
     pub async fn settle(&self, settlements: impl IntoIterator<Item = Settlement>) -> Result<Batch<Settled>, Error> {
         settle::settle(self, settlements.into_iter().collect()).await
+    }
+
+    /// Settles deliveries and puts messages on queues in one step: all of it happens, or none.
+    ///
+    /// ```no_run
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let received = client.queue("orders").receive().await?;
+    /// for delivery in &received.deliveries {
+    ///     let order = delivery.message.body.clone();
+    ///     let done = client.commit().ack(delivery).enqueue("payment", order.clone()).enqueue("mail", order).send().await?;
+    ///     println!("{} follows", done.enqueued[0].message_id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit(&self) -> Commit {
+        Commit::new(self.clone())
     }
 
     /// One message by its id, wherever it is now, with its history.

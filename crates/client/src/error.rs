@@ -8,7 +8,7 @@ use ticketrail_proto::{reason, v1};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::wire;
+use crate::{Part, wire};
 
 /// Why a call failed. [`Error::effect`] says whether it may have had an effect.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -103,7 +103,8 @@ pub struct Refusal {
     pub reason: Reason,
     /// For a person: what was expected, what came, how to mend it.
     pub text: String,
-    /// Data of the reason: for [`Reason::Full`] `queue`, `bound`, `limit`, `held`.
+    /// Data of the reason: for [`Reason::Full`] `queue`, `bound`, `limit`, `held`; for a part of a commit also `part` and
+    /// `index`.
     pub metadata: BTreeMap<String, String>,
     /// When it is worth another try; `None`: not by waiting.
     pub retry_after: Option<Duration>,
@@ -121,6 +122,11 @@ impl Refusal {
     /// The message's receive count now, where a lease was lost and the message is still there.
     pub fn receive_count(&self) -> Option<u32> {
         self.metadata.get("receive_count")?.parse().ok()
+    }
+
+    /// The part of a [`Commit`](crate::Commit) for whose sake the whole was refused; `None` where it was no part's.
+    pub fn part(&self) -> Option<Part> {
+        Part::parse(self.metadata.get("part")?, self.metadata.get("index")?)
     }
 
     pub(crate) fn from_item(error: v1::ItemError) -> Self {

@@ -5,6 +5,7 @@
 //! - [`Client`], [`ClientBuilder`]: a connection that comes back by itself, and its sessions;
 //! - [`Queue`]: what to do with one queue: [`send`](Queue::send), [`receive`](Queue::receive), [`peek`](Queue::peek);
 //! - [`Delivery`], [`Settlement`]: a leased message, and what became of it;
+//! - [`Commit`]: settlements and enqueues that stand or fall together;
 //! - [`Admin`]: queues made, changed, paused, purged; the node's status;
 //! - [`Error`]: what a failed call did, so that a caller knows whether to send it again;
 //! - [`RetryPolicy`]: how long, and for what, a call is tried again.
@@ -35,6 +36,7 @@ mod admin;
 mod call;
 mod client;
 mod cluster;
+mod commit;
 mod error;
 mod message;
 mod position;
@@ -49,6 +51,7 @@ mod wire;
 pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
 pub use client::{Client, ClientBuilder};
 pub use cluster::{ClusterInfo, ClusterMember};
+pub use commit::{Commit, Committed, Part, SettledPart};
 pub use error::{Effect, Error, Reason, Refusal};
 pub use message::{
     DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,

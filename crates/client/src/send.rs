@@ -25,6 +25,17 @@ pub struct Sent {
     pub position: Position,
 }
 
+impl Sent {
+    pub(crate) fn from_wire(enqueued: v1::Enqueued, position: Position) -> Self {
+        Self {
+            message_id: enqueued.message_id,
+            sequence: enqueued.sequence,
+            available_at: wire::some_time(enqueued.available_at),
+            position,
+        }
+    }
+}
+
 /// A message about to be sent; await it.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent until it is awaited"]
@@ -140,12 +151,7 @@ async fn enqueue<T>(
 fn item(result: v1::EnqueueResult, position: Position) -> Result<Result<Sent, Refusal>, Error> {
     use v1::enqueue_result::Outcome;
     match result.outcome {
-        Some(Outcome::Enqueued(enqueued)) => Ok(Ok(Sent {
-            message_id: enqueued.message_id,
-            sequence: enqueued.sequence,
-            available_at: wire::some_time(enqueued.available_at),
-            position,
-        })),
+        Some(Outcome::Enqueued(enqueued)) => Ok(Ok(Sent::from_wire(enqueued, position))),
         Some(Outcome::Error(error)) => Ok(Err(Refusal::from_item(error))),
         None => Err(Error::Protocol { expected: "an outcome", found: "none, or one of a newer server".to_owned() }),
     }

@@ -72,6 +72,19 @@ impl Settlement {
     pub fn release_token(token: Bytes) -> Self {
         Self::new(token, Verdict::Release(v1::Release {}))
     }
+
+    /// As a part of a commit.
+    pub(crate) fn into_part(self) -> v1::SettlePart {
+        use v1::settle_part::Verdict as Part;
+        let v1::Settlement { lease_token, verdict } = self.wire;
+        let verdict = verdict.map(|verdict| match verdict {
+            Verdict::Ack(ack) => Part::Ack(ack),
+            Verdict::Retry(retry) => Part::Retry(retry),
+            Verdict::Reject(reject) => Part::Reject(reject),
+            Verdict::Release(release) => Part::Release(release),
+        });
+        v1::SettlePart { lease_token, verdict }
+    }
 }
 
 /// What became of one settlement.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ticketrail_client::{Client, Effect, Error, Reason, RetryPolicy, Settlement};
+use ticketrail_client::{Client, Effect, Error, Part, Reason, RetryPolicy, SettledPart, Settlement};
 use ticketrail_proto::v1;
+use ticketrail_proto::v1::commit_service_server::{CommitService, CommitServiceServer};
 use ticketrail_proto::v1::queue_service_server::{QueueService, QueueServiceServer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -147,13 +148,35 @@ impl QueueService for Scripted {
     }
 }
 
+#[tonic::async_trait]
+impl CommitService for Scripted {
+    async fn commit(&self, request: Request<v1::CommitRequest>) -> Result<Response<v1::CommitResponse>, Status> {
+        let request = request.into_inner();
+        let act = self.act(request.request_id).await?;
+        if let Some(error) = item_error(&act) {
+            let mut details = ErrorDetails::new();
+            let part = [("part", "enqueue"), ("index", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            details.set_error_info(error.reason, "ticketrail", part);
+            return Err(Status::with_error_details(Code::from_i32(error.code), error.message, details));
+        }
+        let acked = || v1::SettledPart { outcome: Some(v1::settled_part::Outcome::Acked(v1::Acked {})) };
+        let enqueued = |part: &v1::EnqueuePart| v1::Enqueued { message_id: part.queue.clone(), ..Default::default() };
+        Ok(Response::new(v1::CommitResponse {
+            commit: commit(&act),
+            settled: request.settle.iter().map(|_| acked()).collect(),
+            enqueued: request.enqueue.iter().map(enqueued).collect(),
+        }))
+    }
+}
+
 async fn serve(scripted: &Scripted) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let service = QueueServiceServer::new(scripted.clone());
+    let (queues, commits) = (QueueServiceServer::new(scripted.clone()), CommitServiceServer::new(scripted.clone()));
     let incoming = TcpListenerStream::new(listener);
     // Ends with the test's runtime.
-    tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    let server = tonic::transport::Server::builder().add_service(queues).add_service(commits);
+    tokio::spawn(server.serve_with_incoming(incoming));
     address
 }
 
@@ -249,6 +272,39 @@ async fn a_lost_lease_is_never_tried_again() {
     let error = delivery.ack().await.expect_err("lost");
     assert_eq!(error.reason(), Some(&Reason::LeaseLost));
     assert_eq!(scripted.ids().len(), 2, "a receive and one ack");
+}
+
+#[tokio::test]
+async fn a_commit_is_repeated_under_its_id_until_it_happened() {
+    let scripted =
+        Scripted::of([Act::Refuse(Code::Unavailable, "NOT_LEADER"), Act::Hang, Act::Refuse(Code::Unknown, "")]);
+    let client = client(&scripted).await;
+    let ack = Settlement::ack_token(vec![7].into());
+    let done = client.commit().settle(ack).enqueue("payment", "x").enqueue("mail", "y").send().await.expect("done");
+    assert_eq!(done.settled, [SettledPart::Acked]);
+    let ids: Vec<_> = done.enqueued.iter().map(|sent| sent.message_id.as_str()).collect();
+    assert_eq!(ids, ["payment", "mail"]);
+    let attempt = |repeat| id(101, 1, 1, repeat);
+    assert_eq!(scripted.ids(), [attempt(false), attempt(false), attempt(true), attempt(true)]);
+}
+
+#[tokio::test]
+async fn a_refused_commit_names_its_part() {
+    let scripted = Scripted::of([
+        Act::RefuseItem(Code::FailedPrecondition, "QUEUE_CLOSED"),
+        Act::RefuseItem(Code::ResourceExhausted, "FULL"),
+        Act::Do,
+        Act::Refuse(Code::InvalidArgument, "INVALID"),
+    ]);
+    let client = client(&scripted).await;
+    let commit = || client.commit().enqueue("payment", "x").enqueue("mail", "y");
+    let error = commit().send().await.expect_err("closed");
+    assert_eq!((error.reason(), error.effect()), (Some(&Reason::QueueClosed), Effect::Nothing));
+    assert_eq!(error.refusal().and_then(|refusal| refusal.part()), Some(Part::Enqueue(1)));
+    // A full queue is waited for.
+    commit().send().await.expect("done when there was room");
+    let error = commit().send().await.expect_err("invalid");
+    assert_eq!(error.refusal().and_then(|refusal| refusal.part()), None, "it was the whole that was wrong");
 }
 
 #[tokio::test]

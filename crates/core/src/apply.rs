@@ -1,19 +1,16 @@
 //! The central contract: one committed entry in, its outcome out.
 
-use crate::command::{Command, Commit, Entry, InitCluster, Request};
+use crate::command::{Command, Entry, InitCluster, Request};
 use crate::keys;
 use crate::limits;
-use crate::queue::{create, delete, enqueue, expire, gate, invalid, purge, receive, settle, update};
-use crate::reply::{
-    Answered, Committed, Empty, EnqueueOutcome, EnqueueResult, Fault, Initialized, Outcome, Rejection, RejectionRecord,
-    Reply, SettleOutcome, SettleResult,
-};
+use crate::queue::{create, delete, expire, gate, invalid, purge, receive, update};
+use crate::reply::{Answered, Empty, Fault, Initialized, Outcome, Rejection, Reply};
 use crate::secret::Secret;
 use crate::session::{self, Admission};
 use crate::time::Timestamp;
 use crate::txn::{self, Txn};
 use crate::view::View;
-use crate::{LogPosition, clock, tick};
+use crate::{LogPosition, clock, commit, tick};
 
 /// Applies one committed entry. Pure: the same view and entry give the same outcome on every replica.
 /// `Err(Fault)` means that this replica's data is broken: the node stops. A user's mistake is never a fault.
@@ -69,7 +66,7 @@ fn run(txn: &mut Txn<'_>, ordinal: u32, command: &Command) -> Result<Result<Answ
         Command::Commit(_) | Command::Receive(_) if txn.secret().is_none() => {
             Ok(Err(Rejection::NotInitialized(Empty {})))
         }
-        Command::Commit(commit) => self::commit(txn, commit),
+        Command::Commit(commit) => commit::run(txn, commit),
         Command::Receive(receive) => receive::run(txn, receive),
         Command::Expire(expire) => expire::run(txn, expire),
         Command::Tick(_) => tick::run(txn).map(Ok),
@@ -82,30 +79,6 @@ fn run(txn: &mut Txn<'_>, ordinal: u32, command: &Command) -> Result<Result<Answ
         Command::PauseQueue(command) => gate::pause(txn, command),
         Command::CloseQueue(command) => gate::close(txn, command),
     }
-}
-
-fn commit(txn: &mut Txn<'_>, commit: &Commit) -> Result<Result<Answered, Rejection>, Fault> {
-    for (field, len) in [("enqueue", commit.enqueue.len()), ("settle", commit.settle.len())] {
-        if len > limits::BATCH {
-            return Ok(Err(invalid(field, format!("expected at most {} parts, but got {len}", limits::BATCH))));
-        }
-    }
-    let mut committed = Committed::default();
-    for part in &commit.enqueue {
-        let outcome = match enqueue::run(txn, &commit.queues, commit.auto_create, part)? {
-            Ok(enqueued) => EnqueueOutcome::Enqueued(enqueued),
-            Err(rejection) => EnqueueOutcome::Rejected(RejectionRecord { rejection: Some(rejection) }),
-        };
-        committed.enqueued.push(EnqueueResult { outcome: Some(outcome) });
-    }
-    for part in &commit.settle {
-        let outcome = match settle::run(txn, part)? {
-            Ok(outcome) => outcome,
-            Err(rejection) => SettleOutcome::Rejected(RejectionRecord { rejection: Some(rejection) }),
-        };
-        committed.settled.push(SettleResult { outcome: Some(outcome) });
-    }
-    Ok(Ok(Answered::Committed(committed)))
 }
 
 fn init_cluster(txn: &mut Txn<'_>, init: &InitCluster) -> Result<Answered, Rejection> {

@@ -157,9 +157,10 @@ pub struct QueueRef {
     pub name: String,
 }
 
-/// Independent enqueues and settlements: each part has its own result.
+/// Settlements and enqueues: first the settlements, then the enqueues, so that an enqueue may take the place that a
+/// settlement frees. Each part has its own result, or with `atomic` they stand or fall together.
 ///
-/// Numbers 4-9 are kept for publish, schedule, cancel, saga, fences and atomicity.
+/// Numbers 4-8 are kept for publish, schedule, cancel, saga and fences.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Commit {
     /// The queues that the enqueues speak of, each once.
@@ -168,9 +169,13 @@ pub struct Commit {
     /// Messages to enqueue, in order.
     #[prost(message, repeated, tag = "2")]
     pub enqueue: Vec<Enqueue>,
-    /// Leases to settle, in order, after the enqueues.
+    /// Leases to settle, in order, before the enqueues.
     #[prost(message, repeated, tag = "3")]
     pub settle: Vec<Settle>,
+    /// Whether one part's refusal refuses the whole: then it is [`crate::Rejection::PartRefused`], and nothing happened.
+    /// All that such a commit touches is in one namespace.
+    #[prost(bool, tag = "9")]
+    pub atomic: bool,
     /// Whether an enqueue makes a queue that is not there.
     #[prost(bool, tag = "10")]
     pub auto_create: bool,

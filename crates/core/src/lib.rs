@@ -31,6 +31,7 @@ mod answer;
 mod apply;
 mod clock;
 pub mod command;
+mod commit;
 pub mod ids;
 #[allow(clippy::arithmetic_side_effects)] // on u64 counts of a test's state
 pub mod invariants;

@@ -17,7 +17,7 @@ pub const TAG_BYTES: usize = 256;
 pub const HEADERS_BYTES: usize = 16 << 10;
 /// Content type, type, correlation id, reply-to and worker, each.
 pub const FIELD_BYTES: usize = 256;
-/// Messages of one enqueue, settlements of one settle, deliveries of one receive.
+/// Messages of one enqueue, settlements of one settle, each of both in one commit, deliveries of one receive.
 pub const BATCH: usize = 1_000;
 /// Bytes of one batch, and of a receive's reply by default.
 pub const BATCH_BYTES: usize = 4 << 20;

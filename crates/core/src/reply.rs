@@ -345,10 +345,10 @@ pub struct Removed {
 }
 
 /// A rejection, as stored.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RejectionRecord {
     /// The rejection.
-    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub rejection: Option<Rejection>,
 }
 
@@ -397,6 +397,40 @@ pub enum Rejection {
     /// The entry was full; the proposer puts the request into the next. Never leaves the node.
     #[prost(message, tag = "14")]
     EntryFull(Empty),
+    /// A part of an atomic commit was refused, and so the whole.
+    #[prost(message, tag = "15")]
+    PartRefused(PartRefused),
+}
+
+/// Which part of an atomic commit was refused, and why: the first one, in the order in which they are carried out.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PartRefused {
+    /// The part.
+    #[prost(oneof = "Part", tags = "1, 2")]
+    pub part: Option<Part>,
+    // 3-9: the parts to come.
+    /// Its own rejection.
+    #[prost(message, optional, boxed, tag = "10")]
+    pub why: Option<Box<RejectionRecord>>,
+}
+
+/// A part of a commit: its kind, and its number among those of its kind, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum Part {
+    /// A settlement.
+    #[prost(uint32, tag = "1")]
+    Settle(u32),
+    /// An enqueue.
+    #[prost(uint32, tag = "2")]
+    Enqueue(u32),
+}
+
+impl Rejection {
+    /// The whole of an atomic commit is refused, since `part` is.
+    pub fn of_part(part: Part, why: Rejection) -> Self {
+        let why = Box::new(RejectionRecord { rejection: Some(why) });
+        Rejection::PartRefused(PartRefused { part: Some(part), why: Some(why) })
+    }
 }
 
 /// Which field, what was expected, what came.

@@ -41,6 +41,10 @@ scripts! {
     clock_new_term
     clock_steps
     close_refuses_enqueues
+    commit_falls_whole
+    commit_happens_whole
+    commit_is_done_once
+    commit_takes_the_place_it_frees
     create_and_update
     dead_letters_move_always
     dead_letters_stay

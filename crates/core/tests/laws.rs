@@ -10,13 +10,13 @@ mod story;
 use harness::{Machine, conserved, equal, init};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
-use story::{Act, Memory, Scene, plain_act, scene, story, turn_clock};
-use ticketrail_core::command::{Command, Tick};
+use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
+use ticketrail_core::command::{Command, Commit, Tick};
 use ticketrail_core::query::Clock;
-use ticketrail_core::reply::{Answered, SessionOpened};
+use ticketrail_core::reply::{Answered, Committed, EnqueueOutcome, Part, PartRefused, SessionOpened, SettleOutcome};
 use ticketrail_core::{
-    Answer, Effect, Entry, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp, Write, answer,
-    apply, next_due,
+    Answer, Effect, Entry, LeaseToken, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp,
+    Write, answer, apply, next_due,
 };
 
 fn cases(usual: u32) -> Config {
@@ -91,7 +91,7 @@ fn tick_until_quiet(machine: &mut Machine) -> Result<(), String> {
 /// Works everything off, as workers and the leader would: at the end each queue is empty and its books balance.
 fn finish(machine: &mut Machine) -> Result<(), String> {
     use ticketrail_core::command::{
-        Ack, Commit, Expire, ExpiredLease, PauseQueue, QueueSettings, Receive, Settle, UpdateQueue, Verdict,
+        Ack, Expire, ExpiredLease, PauseQueue, QueueSettings, Receive, Settle, UpdateQueue, Verdict,
     };
     let names: Vec<_> = machine.model.queues.iter().map(|queue| queue.name.clone()).collect();
     for name in &names {
@@ -226,6 +226,37 @@ proptest! {
         prop_assert_eq!(&all.writes, &without_refused.writes);
     }
 
+    /// An atomic commit is what the same commit of independent parts is, where none of these is refused. Where one is,
+    /// it is refused for the first of them and leaves no trace.
+    #[test]
+    fn an_atomic_commit_happens_whole_or_not_at_all(whole in story(40), commits in proptest::collection::vec(commit(), 1..5)) {
+        let (machine, mut memory) = told(&whole).map_err(TestCaseError::fail)?;
+        let (at, stamp) = (machine.next(), machine.model.clock.cluster + 1);
+        let (nothing, _) = applied(&machine.view, at, stamp, Vec::new()).map_err(TestCaseError::fail)?;
+        for act in commits {
+            let request = memory.request(&machine, &act);
+            let Some(Command::Commit(commit)) = request.command else {
+                return Err(TestCaseError::fail("a commit that is none"));
+            };
+            // The parts of an atomic one must be in one namespace; here they all are in the one that most are in.
+            let commit = within_default(&machine, commit);
+            let played = |atomic| {
+                let commit = Commit { atomic, ..commit.clone() };
+                applied(&machine.view, at, stamp, vec![Request::anonymous(Command::Commit(commit))])
+            };
+            let (apart, _) = played(false).map_err(TestCaseError::fail)?;
+            let (together, _) = played(true).map_err(TestCaseError::fail)?;
+            let [Ok(Reply { answered: Some(Answered::Committed(committed)), .. })] = apart.replies.as_slice() else {
+                return Err(TestCaseError::fail("independent parts have results of their own"));
+            };
+            let expected = match first_refused(committed) {
+                None => apart,
+                Some(why) => Outcome { replies: vec![Err(why)], ..nothing.clone() },
+            };
+            prop_assert_eq!(together, expected);
+        }
+    }
+
     /// A batch is its requests one by one, each at the same position and time.
     #[test]
     fn a_batch_is_its_requests_one_by_one(whole in story(30), scenes in proptest::collection::vec(scene(), 1..4)) {
@@ -249,7 +280,7 @@ proptest! {
         }
         equal("clock", &clock(&batched).map_err(TestCaseError::fail)?.cluster, &clock(&view).map_err(TestCaseError::fail)?.cluster)
             .map_err(TestCaseError::fail)?;
-        for name in (0..5).map(story::queue) {
+        for name in (0..6).map(story::queue) {
             let query = Query::Queue(name.clone());
             prop_assert_eq!(answer(&batched, &query).ok(), answer(&view, &query).ok());
             for state in [ticketrail_core::query::MessageState::Ready, ticketrail_core::query::MessageState::Delayed] {
@@ -258,6 +289,37 @@ proptest! {
             }
         }
     }
+}
+
+/// The commit without what is in another namespace than `default`.
+fn within_default(machine: &Machine, mut commit: Commit) -> Commit {
+    let foreign: Vec<u64> = machine
+        .model
+        .queues
+        .iter()
+        .filter(|queue| queue.name.namespace != "default")
+        .filter_map(|queue| queue.id)
+        .collect();
+    commit
+        .settle
+        .retain(|settle| LeaseToken::from_bytes(&settle.token).map_or(true, |token| !foreign.contains(&token.queue.0)));
+    let namespaces: Vec<String> = commit.queues.iter().map(|queue| queue.namespace.clone()).collect();
+    commit.enqueue.retain(|enqueue| namespaces.get(enqueue.queue as usize).is_none_or(|name| name == "default"));
+    commit
+}
+
+/// The refusal of the whole that the first refused part brings; settlements come before enqueues.
+fn first_refused(committed: &Committed) -> Option<Rejection> {
+    let settled = committed.settled.iter().zip(0u32..).filter_map(|(result, number)| match &result.outcome {
+        Some(SettleOutcome::Rejected(why)) => Some((Part::Settle(number), why.clone())),
+        Some(_) | None => None,
+    });
+    let enqueued = committed.enqueued.iter().zip(0u32..).filter_map(|(result, number)| match &result.outcome {
+        Some(EnqueueOutcome::Rejected(why)) => Some((Part::Enqueue(number), why.clone())),
+        Some(EnqueueOutcome::Enqueued(_)) | None => None,
+    });
+    let (part, why) = settled.chain(enqueued).next()?;
+    Some(Rejection::PartRefused(PartRefused { part: Some(part), why: Some(Box::new(why)) }))
 }
 
 proptest! {
@@ -306,7 +368,12 @@ fn an_empty_entry_moves_the_clocks_alone() -> Result<(), String> {
 fn nothing_happens_before_the_secret() -> Result<(), String> {
     let mut machine = Machine::bare();
     let mut memory = Memory::default();
-    for act in [Act::OpenSession, Act::Delete(0), Act::Commit(Vec::new(), Vec::new(), true), Act::Purge(1)] {
+    for act in [
+        Act::OpenSession,
+        Act::Delete(0),
+        Act::Commit { messages: Vec::new(), settlings: Vec::new(), auto_create: true, atomic: true },
+        Act::Purge(1),
+    ] {
         let request = memory.request(&machine, &act);
         machine.propose(vec![request])?;
     }
@@ -316,14 +383,14 @@ fn nothing_happens_before_the_secret() -> Result<(), String> {
 }
 
 fn enqueues(queue: &str, count: usize, delay_ms: u64) -> Request {
-    use ticketrail_core::command::{Commit, Content, Enqueue, QueueRef};
+    use ticketrail_core::command::{Content, Enqueue, QueueRef};
     let message = Some(Content { body: bytes::Bytes::from_static(b"x"), ..Content::default() });
     let enqueue = Enqueue { queue: 0, message, delay_ms, deliver_at_ms: 0 };
     Request::anonymous(Command::Commit(Commit {
         queues: vec![QueueRef { namespace: "default".into(), name: queue.into() }],
         enqueue: vec![enqueue; count],
-        settle: Vec::new(),
         auto_create: true,
+        ..Commit::default()
     }))
 }
 
@@ -336,7 +403,7 @@ fn receives(queue: &str, max: u32) -> Request {
 /// The jitter fills its range: the n-th failure waits anything between nothing and the ceiling, evenly.
 #[test]
 fn backoff_is_spread_over_its_whole_range() -> Result<(), String> {
-    use ticketrail_core::command::{Commit, Expire, ExpiredLease, Retry, Settle, Verdict};
+    use ticketrail_core::command::{Expire, ExpiredLease, Retry, Settle, Verdict};
     const MESSAGES: u32 = 500;
     let mut machine = Machine::new()?;
     machine.propose(vec![enqueues("orders", MESSAGES as usize, 0)])?;
@@ -455,13 +522,13 @@ fn purged_and_deleted_queues_leave_no_key_behind() -> Result<(), String> {
 /// that fits no entry is refused for good.
 #[test]
 fn an_entry_that_is_full_refuses_without_a_trace() -> Result<(), String> {
-    use ticketrail_core::command::{Commit, Content, Enqueue};
+    use ticketrail_core::command::{Content, Enqueue};
     let machine = Machine::new()?;
     let large = |count: usize, size: usize| {
         let message = Some(Content { body: vec![b'x'; size].into(), ..Content::default() });
         let enqueue = vec![Enqueue { message, ..Enqueue::default() }; count];
         let queues = vec![story::queue(0)];
-        Request::anonymous(Command::Commit(Commit { queues, enqueue, settle: Vec::new(), auto_create: true }))
+        Request::anonymous(Command::Commit(Commit { queues, enqueue, auto_create: true, ..Commit::default() }))
     };
     let (at, stamp) = (machine.next(), machine.stamp + 1);
     let fitting = large(5, 1 << 20);

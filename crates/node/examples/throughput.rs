@@ -149,7 +149,7 @@ fn orders() -> QueueRef {
 fn commit(messages: usize, body: usize) -> Command {
     let content = Content { body: Bytes::from(vec![b'x'; body]), ..Content::default() };
     let enqueue = vec![Enqueue { message: Some(content), ..Enqueue::default() }; messages];
-    Command::Commit(Commit { queues: vec![orders()], enqueue, settle: Vec::new(), auto_create: true })
+    Command::Commit(Commit { queues: vec![orders()], enqueue, auto_create: true, ..Commit::default() })
 }
 
 fn call(command: Command) -> Call {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use ticketrail_core::command::{Commit, QueueRef, Receive};
 use ticketrail_core::query::QueueInfo;
-use ticketrail_core::reply::{Full, Invalid};
+use ticketrail_core::reply::{Full, Invalid, Part};
 use ticketrail_core::{Command, Rejection, RequestId, limits};
 
 use crate::call::CallError;
@@ -123,8 +123,13 @@ impl Shared {
         } else if let Err(too_large) = check_sizes(commit) {
             Some(too_large)
         } else {
-            let full = refused.filter(|_| commit.settle.is_empty() && none_fits(commit, &looks));
-            full.map(|full| CallError::Rejected(Rejection::Full(full)))
+            // A settlement may free the place that an enqueue needs: then only `apply` can tell.
+            match refused.filter(|_| commit.settle.is_empty()) {
+                Some(_) if commit.atomic => self.first_full(commit)?,
+                Some(full) => none_fits(commit, &looks).then_some(Rejection::Full(full)),
+                None => None,
+            }
+            .map(CallError::Rejected)
         };
         if let Some(refusal) = refusal
             && self.may_refuse(id, repeat)?
@@ -168,6 +173,29 @@ impl Shared {
         spent.spend(load);
         looks.insert(queue.clone(), spent);
         Ok((look, full))
+    }
+
+    /// The refusal of an atomic commit for the first of its enqueues that does not fit, those before it counted.
+    fn first_full(&self, commit: &Commit) -> Result<Option<Rejection>, CallError> {
+        let now = self.config.clock.now();
+        let mut queues = Vec::with_capacity(commit.queues.len());
+        for queue in &commit.queues {
+            let info = self.state.queue(queue).map_err(|fault| self.fault(&fault))?;
+            queues.push((queue, info, self.flight.load(queue)));
+        }
+        for (number, part) in (0u32..).zip(&commit.enqueue) {
+            let at = usize::try_from(part.queue).unwrap_or(usize::MAX);
+            // An unknown queue is for `apply` to tell.
+            let Some((queue, info, coming)) = queues.get_mut(at) else { return Ok(None) };
+            let bytes = part.message.as_ref().map_or(0, |content| content.size());
+            let load = Load { messages: 1, bytes, ..Load::default() };
+            if let (_, Some(full)) = measure(info.as_ref(), queue, coming, &load, now) {
+                return Ok(Some(Rejection::of_part(Part::Enqueue(number), Rejection::Full(full))));
+            }
+            coming.messages += 1;
+            coming.bytes = coming.bytes.saturating_add(bytes);
+        }
+        Ok(None)
     }
 
     /// Whether the node still takes calls; for the status.

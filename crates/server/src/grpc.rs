@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ticketrail_api::{About, AdminApi, ClusterApi, MESSAGE_BYTES, QueueApi, Settings};
+use ticketrail_api::{About, AdminApi, ClusterApi, CommitApi, MESSAGE_BYTES, QueueApi, Settings};
 use ticketrail_node::Handle;
 use ticketrail_proto::FILE_DESCRIPTOR_SET;
 use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
 use ticketrail_proto::v1::cluster_service_server::ClusterServiceServer;
+use ticketrail_proto::v1::commit_service_server::CommitServiceServer;
 use ticketrail_proto::v1::queue_service_server::QueueServiceServer;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
@@ -40,6 +41,9 @@ pub(crate) async fn router(config: &Config, handle: Handle) -> anyhow::Result<(R
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
     let cluster = ClusterServiceServer::new(ClusterApi::new(handle.clone()));
+    let commits = CommitServiceServer::new(CommitApi::new(handle.clone(), settings))
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
     let admin = AdminServiceServer::new(AdminApi::new(handle, about))
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
@@ -61,6 +65,7 @@ pub(crate) async fn router(config: &Config, handle: Handle) -> anyhow::Result<(R
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS)
         .add_service(queues)
+        .add_service(commits)
         .add_service(admin)
         .add_service(cluster)
         .add_service(health_service)

@@ -76,7 +76,7 @@ impl Replica {
                 let content = Content { body: body.clone(), ..Content::default() };
                 let enqueue = Enqueue { queue: 0, message: Some(content), delay_ms: 0, deliver_at_ms: 0 };
                 let commit =
-                    Commit { queues: vec![queue()], enqueue: vec![enqueue], settle: vec![], auto_create: true };
+                    Commit { queues: vec![queue()], enqueue: vec![enqueue], auto_create: true, ..Commit::default() };
                 self.request(n, Command::Commit(commit))
             })
             .collect();
@@ -102,7 +102,7 @@ impl Replica {
             .zip(deliveries)
             .map(|(n, delivery)| {
                 let settle = Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack {})) };
-                let commit = Commit { queues: vec![], enqueue: vec![], settle: vec![settle], auto_create: false };
+                let commit = Commit { settle: vec![settle], ..Commit::default() };
                 self.request(n, Command::Commit(commit))
             })
             .collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ticketrail_core::command::{Commit, Content, Enqueue};
 use ticketrail_core::query::{Clock, MessageState};
 use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, FailureInfo, LeaseInfo, MessageInfo};
-use ticketrail_core::reply::{EnqueueOutcome, EnqueueResult};
+use ticketrail_core::reply::{EnqueueOutcome, EnqueueResult, Enqueued};
 use ticketrail_core::{MessageId, limits};
 use ticketrail_proto::v1;
 
@@ -33,10 +33,11 @@ pub(crate) fn enqueue(
     if !single {
         at_most("messages", "bytes together", bytes, limits::BATCH_BYTES as u64)?;
     }
-    Ok(Commit { queues: vec![queue], enqueue: parts, settle: Vec::new(), auto_create: settings.auto_create })
+    Ok(Commit { queues: vec![queue], enqueue: parts, auto_create: settings.auto_create, ..Commit::default() })
 }
 
-fn new_message(settings: &Settings, at: &str, message: v1::NewMessage) -> Result<Enqueue, FieldError> {
+/// A message to enqueue, found in the field `at`.
+pub(crate) fn new_message(settings: &Settings, at: &str, message: v1::NewMessage) -> Result<Enqueue, FieldError> {
     let v1::NewMessage { body, content_type, r#type, tags, headers, correlation_id, reply_to, available } = message;
     at_most(&format!("{at}.body"), "bytes", body.len(), settings.max_body_bytes)?;
     let short = |name: &str, text: String| field::text(&format!("{at}.{name}"), text, limits::FIELD_BYTES);
@@ -85,18 +86,21 @@ fn checked_headers(at: &str, headers: BTreeMap<String, String>) -> Result<BTreeM
 /// What became of one message.
 pub(crate) fn enqueue_result(result: &EnqueueResult) -> Result<v1::EnqueueResult, Refusal> {
     let outcome = match &result.outcome {
-        Some(EnqueueOutcome::Enqueued(enqueued)) => {
-            let id = enqueued.place.message_id().ok_or_else(|| Refusal::mismatch("a message's place"))?;
-            v1::enqueue_result::Outcome::Enqueued(v1::Enqueued {
-                message_id: id.to_string(),
-                sequence: enqueued.place.sequence,
-                available_at: Some(timestamp_of_ms(enqueued.available_at_ms)),
-            })
-        }
+        Some(EnqueueOutcome::Enqueued(enqueued)) => v1::enqueue_result::Outcome::Enqueued(self::enqueued(enqueued)?),
         Some(EnqueueOutcome::Rejected(record)) => v1::enqueue_result::Outcome::Error(status::item(record)),
         None => return Err(Refusal::mismatch("an enqueue's result")),
     };
     Ok(v1::EnqueueResult { outcome: Some(outcome) })
+}
+
+/// Where a message is.
+pub(crate) fn enqueued(enqueued: &Enqueued) -> Result<v1::Enqueued, Refusal> {
+    let id = enqueued.place.message_id().ok_or_else(|| Refusal::mismatch("a message's place"))?;
+    Ok(v1::Enqueued {
+        message_id: id.to_string(),
+        sequence: enqueued.place.sequence,
+        available_at: Some(timestamp_of_ms(enqueued.available_at_ms)),
+    })
 }
 
 /// A delivery for its receiver.

@@ -24,10 +24,11 @@ pub(crate) fn extend(extensions: Vec<v1::Extension>) -> Result<Commit, FieldErro
 }
 
 fn commit(settle: Vec<Settle>) -> Commit {
-    Commit { queues: Vec::new(), enqueue: Vec::new(), settle, auto_create: false }
+    Commit { settle, ..Commit::default() }
 }
 
-fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, FieldError> {
+/// A settlement found in the field `at`.
+pub(crate) fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, FieldError> {
     let v1::Settlement { lease_token, verdict } = part;
     let token = field::lease_token(&format!("{at}.lease_token"), lease_token)?;
     let verdict = match verdict {

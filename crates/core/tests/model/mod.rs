@@ -5,6 +5,7 @@
 //! jitter of a backoff (between nothing and the ceiling).
 
 pub(crate) mod clock;
+mod commit;
 pub(crate) mod look;
 pub(crate) mod queue;
 pub(crate) mod session;
@@ -13,8 +14,8 @@ mod verbs;
 
 use ticketrail_core::command::{Command, QueueRef, Request};
 use ticketrail_core::reply::{
-    Answered, Committed, EnqueueOutcome, EnqueueResult, Expired, Initialized, Invalid, Received, Rejection,
-    RejectionRecord, SettleOutcome, SettleResult, Ticked,
+    Answered, Committed, EnqueueOutcome, EnqueueResult, Expired, Initialized, Invalid, PartRefused, Received,
+    Rejection, RejectionRecord, SettleOutcome, SettleResult, Ticked,
 };
 use ticketrail_core::{Entry, LogPosition, Reply};
 
@@ -189,6 +190,9 @@ impl Model {
 /// The text of a refusal is free, but it must say what was expected.
 fn blanked(mut answer: Result<Reply, Rejection>) -> Result<Result<Reply, Rejection>, String> {
     fn blank(rejection: &mut Rejection) -> Result<(), String> {
+        if let Rejection::PartRefused(PartRefused { why: Some(why), .. }) = rejection {
+            return record(why);
+        }
         if let Rejection::Invalid(Invalid { reason, .. }) = rejection {
             let says = reason.is_empty() || reason.starts_with("expected ") && reason.contains(", but ");
             if !says {

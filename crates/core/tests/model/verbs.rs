@@ -4,14 +4,11 @@ use ticketrail_core::command::{
     CloseQueue, Commit, CreateQueue, DeleteQueue, Enqueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive,
     UpdateQueue,
 };
-use ticketrail_core::reply::{
-    Answered, Committed, EnqueueOutcome, EnqueueResult, Enqueued, Handle, PlaceRecord, QueueChanged, Received,
-    Rejection, Removed, SettleOutcome,
-};
+use ticketrail_core::reply::{Answered, Enqueued, Handle, PlaceRecord, QueueChanged, Received, Rejection, Removed};
 use ticketrail_core::{GroupId, MessageId, Namespace, Place, QueueId, QueueName, Space};
 
 use super::queue::{Due, Lease, Message, PRIORITY, Queue, State, defaults, named};
-use super::{Answer, Model, invalid, refused};
+use super::{Answer, Model, invalid};
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -109,45 +106,7 @@ impl Model {
         Ok(self.changed(index))
     }
 
-    pub(super) fn commit(&mut self, commit: &Commit, heard: Option<&Answered>) -> Result<Answer, String> {
-        let heard = match heard {
-            Some(Answered::Committed(committed)) => committed.clone(),
-            Some(_) | None => Committed::default(),
-        };
-        if commit.enqueue.len() > 1_000 {
-            return Ok(Err(invalid("enqueue")));
-        }
-        if commit.settle.len() > 1_000 {
-            return Ok(Err(invalid("settle")));
-        }
-        let mut enqueued = Vec::new();
-        for (part, enqueue) in commit.enqueue.iter().enumerate() {
-            let heard = match heard.enqueued.get(part).and_then(|result| result.outcome.as_ref()) {
-                Some(EnqueueOutcome::Enqueued(enqueued)) => Some(enqueued.place.queue),
-                Some(EnqueueOutcome::Rejected(_)) | None => None,
-            };
-            let outcome = match self.enqueue(commit, enqueue) {
-                Ok((index, mut enqueued)) => {
-                    if let Some(id) = heard {
-                        self.bind_queue_id(index, id)?;
-                        self.name_message(index, enqueued.place);
-                        enqueued.place.queue = id;
-                    }
-                    EnqueueOutcome::Enqueued(enqueued)
-                }
-                Err(rejection) => EnqueueOutcome::Rejected(refused(rejection)),
-            };
-            enqueued.push(EnqueueResult { outcome: Some(outcome) });
-        }
-        let mut settled = Vec::new();
-        for (part, settle) in commit.settle.iter().enumerate() {
-            let heard: Option<&SettleOutcome> = heard.settled.get(part).and_then(|result| result.outcome.as_ref());
-            settled.push(self.settle(settle, heard)?);
-        }
-        Ok(Ok(Answered::Committed(Committed { enqueued, settled })))
-    }
-
-    fn enqueue(&mut self, commit: &Commit, enqueue: &Enqueue) -> Result<(usize, Enqueued), Rejection> {
+    pub(super) fn enqueue(&mut self, commit: &Commit, enqueue: &Enqueue) -> Result<(usize, Enqueued), Rejection> {
         let content = enqueue.message.clone().ok_or_else(|| invalid("message"))?;
         if content.body.len() > 4 << 20 {
             return Err(invalid("body"));
@@ -208,7 +167,7 @@ impl Model {
     }
 
     /// Its id names its place, queue id included.
-    fn name_message(&mut self, index: usize, place: PlaceRecord) {
+    pub(super) fn name_message(&mut self, index: usize, place: PlaceRecord) {
         let queue = &mut self.queues[index];
         let id = queue.id.unwrap_or_default();
         if let Some(message) = queue.message_mut(place.sequence) {

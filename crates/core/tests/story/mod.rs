@@ -46,7 +46,12 @@ pub(crate) enum Act {
     Pause(u8, Option<u64>),
     Resume(u8),
     Close(u8, bool),
-    Commit(Vec<NewMessage>, Vec<Settling>, bool),
+    Commit {
+        messages: Vec<NewMessage>,
+        settlings: Vec<Settling>,
+        auto_create: bool,
+        atomic: bool,
+    },
     Receive {
         queue: u8,
         max: u32,
@@ -81,7 +86,7 @@ impl Act {
             | Act::Pause(..)
             | Act::Resume(_)
             | Act::Close(..)
-            | Act::Commit(..)
+            | Act::Commit { .. }
             | Act::Receive { .. }
             | Act::Expire { .. }
             | Act::Tick
@@ -145,10 +150,18 @@ pub(crate) struct Memory {
     bodies: u64,
 }
 
-pub(crate) const QUEUES: [&str; 5] = ["orders", "orders.dlq", "mail", "graves", "orders.dlq.dlq"];
+pub(crate) const QUEUES: [(&str, &str); 6] = [
+    ("default", "orders"),
+    ("default", "orders.dlq"),
+    ("default", "mail"),
+    ("default", "graves"),
+    ("default", "orders.dlq.dlq"),
+    ("shop", "orders"),
+];
 
 pub(crate) fn queue(pick: u8) -> QueueRef {
-    QueueRef { namespace: "default".into(), name: QUEUES[pick as usize % QUEUES.len()].into() }
+    let (namespace, name) = QUEUES[pick as usize % QUEUES.len()];
+    QueueRef { namespace: namespace.into(), name: name.into() }
 }
 
 impl Memory {
@@ -201,12 +214,13 @@ impl Memory {
             }),
             Act::Resume(pick) => Command::PauseQueue(PauseQueue { queue: Some(queue(*pick)), pause: None }),
             Act::Close(pick, closed) => Command::CloseQueue(CloseQueue { queue: Some(queue(*pick)), closed: *closed }),
-            Act::Commit(messages, settlings, auto_create) => {
+            Act::Commit { messages, settlings, auto_create, atomic } => {
                 let queues: Vec<QueueRef> = (0..QUEUES.len() as u8).map(queue).collect();
                 Command::Commit(Commit {
                     queues,
                     enqueue: messages.iter().map(|message| self.enqueue(machine, message)).collect(),
                     settle: settlings.iter().filter_map(|settling| self.settle(machine, settling)).collect(),
+                    atomic: *atomic,
                     auto_create: *auto_create,
                 })
             }
@@ -410,7 +424,15 @@ fn settling() -> impl Strategy<Value = Settling> {
 
 /// Mostly `orders` and its dead letters.
 fn pick() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0u8), 3 => Just(1u8), 1 => 2u8..5]
+    prop_oneof![6 => Just(0u8), 3 => Just(1u8), 2 => 2u8..6]
+}
+
+/// Enqueues and settlements together.
+pub(crate) fn commit() -> impl Strategy<Value = Act> {
+    let messages = proptest::collection::vec(message(), 0..5);
+    let settlings = proptest::collection::vec(settling(), 0..3);
+    (messages, settlings, proptest::bool::weighted(0.9), any::<bool>())
+        .prop_map(|(messages, settlings, auto_create, atomic)| Act::Commit { messages, settlings, auto_create, atomic })
 }
 
 /// A request that is no wrapper.
@@ -423,10 +445,10 @@ pub(crate) fn plain_act() -> impl Strategy<Value = Act> {
         1 => (pick(), proptest::option::of(0u64..20_000)).prop_map(|(queue, until)| Act::Pause(queue, until)),
         4 => pick().prop_map(Act::Resume),
         2 => (pick(), proptest::bool::weighted(0.2)).prop_map(|(queue, closed)| Act::Close(queue, closed)),
-        16 => (proptest::collection::vec(message(), 0..5), proptest::collection::vec(settling(), 0..3), proptest::bool::weighted(0.9))
-            .prop_map(|(messages, settlings, auto)| Act::Commit(messages, settlings, auto)),
-        24 => (proptest::collection::vec(settling(), 1..5))
-            .prop_map(|settlings| Act::Commit(Vec::new(), settlings, false)),
+        16 => commit(),
+        24 => (proptest::collection::vec(settling(), 1..5), proptest::bool::weighted(0.2)).prop_map(
+            |(settlings, atomic)| Act::Commit { messages: Vec::new(), settlings, auto_create: false, atomic }
+        ),
         30 => (
             pick(),
             prop_oneof![30 => 1u32..6, 1 => Just(0u32), 2 => Just(1_000u32), 1 => Just(1_001u32)],

@@ -255,6 +255,7 @@ impl Clerk {
                 Command::Expire(Expire { leases: if named.is_empty() { self.run_out()? } else { named } })
             }
             "ack" | "retry" | "reject" | "release" | "extend" => self.settle(name, args)?,
+            "commit" => self.commit(args)?,
             _ => return Err(format!("no command {name:?}").into()),
         })
     }
@@ -290,7 +291,7 @@ impl Clerk {
                 enqueue.push(Enqueue { queue: queue as u32, message: message.clone(), delay_ms, deliver_at_ms });
             }
         }
-        Ok(Command::Commit(Commit { queues, enqueue, settle: Vec::new(), auto_create }))
+        Ok(Command::Commit(Commit { queues, enqueue, auto_create, ..Commit::default() }))
     }
 
     fn settle(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
@@ -316,6 +317,40 @@ impl Clerk {
             settle.push(Settle { token: self.token(lease)?, verdict: Some(verdict.clone()) });
         }
         Ok(Command::Commit(Commit { settle, ..Commit::default() }))
+    }
+
+    /// A word for each part, and what it needs: `commit ack m1 enqueue payment "a body"`.
+    fn commit(&self, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
+        let atomic = args.take_key("atomic") != Some("no");
+        let auto_create = args.take_key("auto_create") != Some("no");
+        let size: usize = args.take_key("size").unwrap_or("0").parse()?;
+        let mut commit = Commit { atomic, auto_create, ..Commit::default() };
+        while let Some(word) = args.next_pos() {
+            let verdict = match word {
+                "enqueue" => {
+                    let name = queue(need(args, "a queue")?);
+                    let known = commit.queues.iter().position(|known| *known == name);
+                    let queue = known.unwrap_or(commit.queues.len()) as u32;
+                    if known.is_none() {
+                        commit.queues.push(name);
+                    }
+                    let mut body = need(args, "a body")?.as_bytes().to_vec();
+                    body.resize(body.len().max(size), b'.');
+                    let message = Some(Content { body: body.into(), ..Content::default() });
+                    commit.enqueue.push(Enqueue { queue, message, ..Enqueue::default() });
+                    continue;
+                }
+                "ack" => Verdict::Ack(Ack {}),
+                "retry" => Verdict::Retry(Retry::default()),
+                "reject" => Verdict::Reject(Failure::default()),
+                "release" => Verdict::Release(Release {}),
+                "extend" => Verdict::Extend(Extend::default()),
+                _ => return Err(format!("a commit has no {word:?}").into()),
+            };
+            let token = self.token(need(args, "a lease")?)?;
+            commit.settle.push(Settle { token, verdict: Some(verdict) });
+        }
+        Ok(Command::Commit(commit))
     }
 
     /// `m1`: its latest lease; `m1@2`: its second; `m1@forged`: its latest, forged; `garbage`: no token at all.

@@ -6,7 +6,8 @@ use std::vec::IntoIter;
 use ticketrail_core::command::QueueRef;
 use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, MessageInfo, MessageState};
 use ticketrail_core::reply::{
-    Answered, Committed, EnqueueOutcome, Handle, PlaceRecord, QueueNamed, RejectionRecord, SettleOutcome,
+    Answered, Committed, EnqueueOutcome, Handle, Part, PartRefused, PlaceRecord, QueueNamed, RejectionRecord,
+    SettleOutcome,
 };
 use ticketrail_core::{Answer, MessageId, Query, Rejection, Reply};
 
@@ -55,6 +56,9 @@ impl Clerk {
         }
         match &reply.answered {
             Some(Answered::Committed(Committed { enqueued, settled })) => {
+                for part in settled {
+                    said.push_str(&self.say_settled(part.outcome.as_ref()));
+                }
                 for part in enqueued {
                     match &part.outcome {
                         Some(EnqueueOutcome::Enqueued(done)) => {
@@ -63,9 +67,6 @@ impl Clerk {
                         Some(EnqueueOutcome::Rejected(rejected)) => said.push_str(&self.say_refused(rejected)),
                         None => said.push_str("no outcome\n"),
                     }
-                }
-                for part in settled {
-                    said.push_str(&self.say_settled(part.outcome.as_ref()));
                 }
             }
             Some(Answered::Received(received)) if received.handles.is_empty() => said.push_str("nothing\n"),
@@ -151,6 +152,15 @@ impl Clerk {
             Rejection::SessionsFull(full) => format!("there are {} sessions, no more", full.limit),
             Rejection::QueuesFull(full) => format!("there are {} queues, no more", full.limit),
             Rejection::EntryFull(_) => "the entry is full".into(),
+            Rejection::PartRefused(PartRefused { part, why }) => {
+                let part = match part {
+                    Some(Part::Settle(number)) => format!("settlement {number}"),
+                    Some(Part::Enqueue(number)) => format!("enqueue {number}"),
+                    None => "no part".into(),
+                };
+                let why = why.as_ref().and_then(|why| why.rejection.as_ref());
+                format!("all, for {part}: {}", why.map_or("for no reason".into(), |why| self.say_rejection(why)))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Nodes with a real openraft inside, on the stores in memory: of one voter, and of several.
 
 mod cluster;
+mod commits;
 mod hours;
 mod members;
 mod poll;

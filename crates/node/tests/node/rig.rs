@@ -143,7 +143,7 @@ pub(crate) fn enqueue(name: &str, bodies: &[&str], delay_ms: u64) -> Command {
         deliver_at_ms: 0,
     };
     let enqueue = bodies.iter().map(part).collect();
-    Command::Commit(Commit { queues: vec![queue(name)], enqueue, settle: Vec::new(), auto_create: true })
+    Command::Commit(Commit { queues: vec![queue(name)], enqueue, auto_create: true, ..Commit::default() })
 }
 
 pub(crate) fn settle(delivery: &Delivery, verdict: Verdict) -> Command {

@@ -1,6 +1,7 @@
 //! One server in this process, spoken to over gRPC as any client would.
 
 mod admin;
+mod commits;
 mod harness;
 mod lifecycle;
 mod poll;
