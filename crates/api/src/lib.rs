@@ -3,18 +3,23 @@
 //! - [`QueueApi`], [`AdminApi`] and [`ClusterApi`]: the services; each verb parses, makes one command, proposes it and translates;
 //! - `convert`: wire to domain and back; every limit is checked there;
 //! - `status`: the one table of errors;
-//! - `call`: what every verb shares: request ids, deadlines, freshness.
+//! - `call`: what every verb shares: request ids, deadlines, freshness;
+//! - `stream`: `Produce` and `Consume`;
+//! - [`NamesLeader`]: tells clients who leads.
 
 mod admin;
 mod call;
 mod cluster;
 mod convert;
+mod leader;
 mod queue;
 mod status;
+mod stream;
 
 pub use admin::AdminApi;
 pub use cluster::ClusterApi;
-pub use queue::QueueApi;
+pub use leader::{Leader, NamesLeader};
+pub use queue::{QueueApi, Streams};
 
 use std::sync::Arc;
 
