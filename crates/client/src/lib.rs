@@ -35,27 +35,33 @@ mod admin;
 mod call;
 mod client;
 mod cluster;
+mod consumer;
 mod error;
 mod message;
 mod position;
+mod producer;
 mod queue;
 mod receive;
 mod retry;
+mod routes;
 mod send;
 mod session;
 mod settle;
+mod stream;
 mod wire;
 
 pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
 pub use client::{Client, ClientBuilder};
 pub use cluster::{ClusterInfo, ClusterMember};
+pub use consumer::{Consumer, ConsumerBuilder};
 pub use error::{Effect, Error, Reason, Refusal};
 pub use message::{
     DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,
 };
 pub use position::{Batch, Position};
+pub use producer::{Confirm, Producer, ProducerBuilder};
 pub use queue::{Peek, PeekPage, Queue};
-pub use receive::{Delivery, ReceiveCall, Received};
+pub use receive::{Delivery, ReceiveCall, Received, Settling};
 pub use retry::RetryPolicy;
 pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};

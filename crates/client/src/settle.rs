@@ -22,6 +22,10 @@ impl Settlement {
         Self { wire: v1::Settlement { lease_token: token, verdict: Some(verdict) } }
     }
 
+    pub(crate) fn into_wire(self) -> v1::Settlement {
+        self.wire
+    }
+
     /// Done: the message is deleted for good.
     pub fn ack(delivery: &Delivery) -> Self {
         Self::ack_token(delivery.token.clone())
@@ -151,7 +155,7 @@ async fn send<T>(
     client.changing().change(Duration::ZERO, make, send, read).await
 }
 
-fn item(result: v1::SettleResult, position: Position) -> Result<Result<Settled, Refusal>, Error> {
+pub(crate) fn item(result: v1::SettleResult, position: Position) -> Result<Result<Settled, Refusal>, Error> {
     use v1::settle_result::Outcome;
     Ok(Ok(match result.outcome {
         Some(Outcome::Acked(v1::Acked {})) => Settled::Acked(position),
@@ -176,18 +180,21 @@ pub(crate) async fn extend(
     // A replayed extension tells what was left when it took effect: count it from the first attempt.
     let sent_at = retry::now();
     let send = async |channel, request| service!(QueueServiceClient, channel).extend(request).await;
-    let read = |response: v1::ExtendResponse| {
-        use v1::extend_result::Outcome;
-        match only(response.results)?.outcome {
-            Some(Outcome::Extended(extended)) => {
-                Ok(Ok(extended.lease_remaining.and_then(wire::duration).unwrap_or_default()))
-            }
-            Some(Outcome::Error(error)) => Ok(Err(Refusal::from_item(error))),
-            None => Err(no_outcome()),
-        }
-    };
+    let read = |response: v1::ExtendResponse| extension_result(only(response.results)?);
     let remaining = client.changing().change(Duration::ZERO, make, send, read).await?;
     Ok((sent_at, remaining))
+}
+
+/// What is left of an extended lease.
+pub(crate) fn extension_result(result: v1::ExtendResult) -> Result<Result<Duration, Refusal>, Error> {
+    use v1::extend_result::Outcome;
+    match result.outcome {
+        Some(Outcome::Extended(extended)) => {
+            Ok(Ok(extended.lease_remaining.and_then(wire::duration).unwrap_or_default()))
+        }
+        Some(Outcome::Error(error)) => Ok(Err(Refusal::from_item(error))),
+        None => Err(no_outcome()),
+    }
 }
 
 impl Client {
