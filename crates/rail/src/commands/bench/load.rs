@@ -140,6 +140,13 @@ fn due_ns(body: &[u8]) -> Option<u64> {
     body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
+/// Waits until `due`. A timer would round what is due now up to the next millisecond.
+pub(super) async fn reached(due: Instant) {
+    if due > Instant::now() {
+        tokio::time::sleep_until(due).await;
+    }
+}
+
 /// How long ago a body was due.
 pub(super) fn age(body: &[u8]) -> Duration {
     Duration::from_nanos(due_ns(body).map_or(0, |due| monotonic_ns().saturating_sub(due)))
@@ -251,7 +258,7 @@ async fn produce(client: Client, load: Load, schedule: Arc<Schedule>) -> anyhow:
     let queue = client.queue(&load.queue);
     let mut part = Part::new()?;
     while let Some(due) = schedule.next() {
-        tokio::time::sleep_until(due).await;
+        reached(due).await;
         let due_ns = ns_of(due);
         let sent = if load.batch == 1 {
             queue.send(body(load.size, due_ns)).await.map(|_| 0)

@@ -7,7 +7,7 @@ use ticketrail_client::{Client, Confirm, Consumer, Producer, Settling};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::load::{Load, Part, Rest, Schedule, Streams, WAIT, age, body, ns_of};
+use super::load::{Load, Part, Rest, Schedule, Streams, WAIT, age, body, ns_of, reached};
 
 pub(super) async fn produce(
     client: Client,
@@ -19,7 +19,7 @@ pub(super) async fn produce(
     let (confirms, waiting) = mpsc::channel(streams.unconfirmed);
     let confirmed = tokio::spawn(confirmed(waiting));
     while let Some(due) = schedule.next() {
-        tokio::time::sleep_until(due).await;
+        reached(due).await;
         let confirm = producer.send(body(load.size, ns_of(due))).await?;
         if confirms.send((due, confirm)).await.is_err() {
             break;
