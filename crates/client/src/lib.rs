@@ -4,6 +4,8 @@
 //!
 //! - [`Client`], [`ClientBuilder`]: a connection that comes back by itself, and its sessions;
 //! - [`Queue`]: what to do with one queue: [`send`](Queue::send), [`receive`](Queue::receive), [`peek`](Queue::peek);
+//! - [`Producer`], [`Consumer`]: many messages at a time, over streams;
+//! - [`Worker`]: a handler for each message;
 //! - [`Delivery`], [`Settlement`]: a leased message, and what became of it;
 //! - [`Admin`]: queues made, changed, paused, purged; the node's status;
 //! - [`Error`]: what a failed call did, so that a caller knows whether to send it again;
@@ -48,7 +50,10 @@ mod send;
 mod session;
 mod settle;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
+mod worker;
 
 pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
 pub use client::{Client, ClientBuilder};
@@ -67,6 +72,7 @@ pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};
 /// The status code in a [`Refusal`].
 pub use tonic::Code;
+pub use worker::{Task, TaskError, Worked, Worker, stop_signal};
 
 /// What [`ClientBuilder::channel`] takes, for a transport of your own: `Endpoint::connect_with_connector_lazy`.
 pub mod transport {

@@ -10,19 +10,22 @@ use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::call::service;
+use crate::call::{MESSAGE_BYTES, service};
 use crate::error::Reason;
 use crate::message::NewMessage;
 use crate::position::Position;
 use crate::retry::{self, Ended};
 use crate::send::{self, Sent};
-use crate::stream::{Asked, Failed, IN_FLIGHT, Link, Requests, has_room, until};
+use crate::stream::{Asked, Failed, IN_FLIGHT, Link, Requests, halves, has_room, until};
 use crate::{Client, Error, Queue, wire};
 
 /// Messages of one request at most.
 const BATCH: usize = 256;
 /// Bytes of one request at which it is closed.
 const BATCH_BYTES: usize = 1 << 20;
+/// The largest message that is tried: the transport takes no larger requests, and would end the stream over one. What the
+/// server takes is less.
+const MESSAGE_BYTES_MAX: usize = MESSAGE_BYTES - (1 << 20);
 /// What a message counts beside its body, in bytes.
 const OVERHEAD: usize = 256;
 
@@ -163,7 +166,7 @@ impl Producer {
     /// Hands a message over, once there is room for it. The confirmation means: fsynced on a quorum.
     ///
     /// # Errors
-    /// Where its task has ended with its runtime. What becomes of the message, [`Confirm`] tells: as every change, see
+    /// Where the message has more than 15 MiB, which no server takes; where its task has ended with its runtime. What becomes of the message, [`Confirm`] tells: as every change, see
     /// [`Error`].
     pub async fn send(&self, message: impl Into<NewMessage>) -> Result<Confirm, Error> {
         let message = message.into().into_wire();
@@ -171,6 +174,10 @@ impl Producer {
             map.iter().map(|(name, value)| name.len() + value.len()).sum()
         };
         let bytes = message.body.len() + size(&message.tags) + size(&message.headers) + OVERHEAD;
+        if bytes > MESSAGE_BYTES_MAX {
+            let got = format!("{bytes} bytes");
+            return Err(Error::Config { expected: "a message of at most 15 MiB", got });
+        }
         let bytes = bytes.min(self.room.unconfirmed_bytes);
         self.room.take(bytes).await?;
         let (confirm, confirmed) = oneshot::channel();
@@ -373,7 +380,9 @@ impl Driver {
             Some(Outcome::Enqueued(range)) => self.enqueued(asked, range, position),
             Some(Outcome::Results(results)) => self.results(asked, results.results, position),
             Some(Outcome::Error(error)) => {
-                let failed = self.requests.again(asked, Ended::from_item(error)).err();
+                let ended = Ended::from_item(error);
+                let whole = if ended.is_invalid() { self.requests.halve(asked, halves) } else { Some(asked) };
+                let failed = whole.and_then(|asked| self.requests.again(asked, ended).err());
                 self.fail(failed);
             }
             None => self.not_understood(asked, "none, or an outcome of a newer server".to_owned()),

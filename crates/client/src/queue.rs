@@ -11,7 +11,7 @@ use crate::call::service;
 use crate::message::{MessageInfo, MessageState, NewMessage};
 use crate::receive::ReceiveCall;
 use crate::send::{self, SendCall, Sent};
-use crate::{Batch, Client, Consumer, Error, Producer};
+use crate::{Batch, Client, Consumer, Error, Producer, Worker};
 
 /// A future that a call becomes when it is awaited.
 pub(crate) type Calling<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
@@ -110,6 +110,11 @@ impl Queue {
     /// be called within a Tokio runtime.
     pub fn consumer(&self) -> Consumer {
         Consumer::builder(self).start()
+    }
+
+    /// Works on the queue: a handler for each message, 8 at a time unless told otherwise. [`Worker::run`] starts it.
+    pub fn worker(&self) -> Worker {
+        Worker::builder(self)
     }
 
     /// Shows messages in one state without consuming them: ready ones unless told otherwise, a page of up to 100.

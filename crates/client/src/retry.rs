@@ -90,6 +90,11 @@ impl Ended {
         Self::said(Refusal::from_status(status), || sources(status))
     }
 
+    /// Whether the server refused what the request says.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self, Ended::Refused(refusal) if refusal.reason == Reason::Invalid)
+    }
+
     /// How, in words.
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -197,7 +202,7 @@ pub(crate) enum Stop {
 const SESSIONS_PER_CALL: u32 = 3;
 
 /// The state of one call over its attempts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attempts {
     policy: RetryPolicy,
     started: Instant,

@@ -219,6 +219,24 @@ impl<T> Requests<T> {
         self.again(asked, ended)
     }
 
+    /// A list was refused for what it says, which one item may be to blame for. Each half goes out by itself, and so on until
+    /// that item is alone. Given back where that is not possible: it is one item, or an earlier attempt is in doubt.
+    pub(crate) fn halve(&mut self, asked: Asked<T>, halves: impl FnOnce(T) -> Result<[T; 2], T>) -> Option<Asked<T>> {
+        let Asked { ticket, attempts, work } = asked;
+        if attempts.in_doubt() {
+            return Some(Asked { ticket, attempts, work });
+        }
+        match halves(work) {
+            Ok([first, second]) => {
+                for work in [first, second] {
+                    self.ready.push_back(Asked { ticket: None, attempts: attempts.clone(), work });
+                }
+                None
+            }
+            Err(work) => Some(Asked { ticket, attempts, work }),
+        }
+    }
+
     /// The stream has ended. What was sent is made again, or given up.
     ///
     /// In their old order, without a pause: the next stream has one before it.
@@ -266,6 +284,15 @@ impl<T> Requests<T> {
         let ready = std::mem::take(&mut self.ready);
         sent.chain(waiting).chain(ready).map(|asked| (asked.work, error.clone())).collect()
     }
+}
+
+/// The halves of a list of more than one item.
+pub(crate) fn halves<I>(mut list: Vec<I>) -> Result<[Vec<I>; 2], Vec<I>> {
+    if list.len() < 2 {
+        return Err(list);
+    }
+    let second = list.split_off(list.len() / 2);
+    Ok([list, second])
 }
 
 /// Waits until the transport takes another request. False: it is gone, as `incoming` will say.

@@ -13,7 +13,7 @@ use crate::call::service;
 use crate::position::Position;
 use crate::receive::Delivery;
 use crate::retry::{self, Attempts, Ended, Next};
-use crate::stream::{Failed, IN_FLIGHT, Link, Requests, has_room, until};
+use crate::stream::{Asked, Failed, IN_FLIGHT, Link, Requests, halves, has_room, until};
 use crate::{Client, Error, settle};
 
 /// Settlements or extensions of one request.
@@ -30,6 +30,15 @@ type ConsumeLink = Link<v1::ConsumeRequest, v1::ConsumeResponse>;
 enum Work {
     Settle(Vec<Settle>),
     Extend(Vec<Extend>),
+}
+
+impl Work {
+    fn halves(self) -> Result<[Self; 2], Self> {
+        match self {
+            Work::Settle(list) => halves(list).map(|both| both.map(Work::Settle)).map_err(Work::Settle),
+            Work::Extend(list) => halves(list).map(|both| both.map(Work::Extend)).map_err(Work::Extend),
+        }
+    }
 }
 
 /// The task behind a consumer.
@@ -324,10 +333,7 @@ impl Driver {
         let Some(mut asked) = self.requests.answered(session, seq) else { return };
         let response = match outcome {
             Some(Outcome::Response(response)) => response,
-            Some(Outcome::Error(error)) => {
-                let failed = self.requests.again(asked, Ended::from_item(error)).err();
-                return self.fail(failed);
-            }
+            Some(Outcome::Error(error)) => return self.refused(asked, Ended::from_item(error)),
             None => {
                 return self.fail([(asked.work, not_understood("none, or an outcome of a newer server".to_owned()))]);
             }
@@ -354,10 +360,7 @@ impl Driver {
         let Some(mut asked) = self.requests.answered(session, seq) else { return };
         let response = match outcome {
             Some(Outcome::Response(response)) => response,
-            Some(Outcome::Error(error)) => {
-                let failed = self.requests.again(asked, Ended::from_item(error)).err();
-                return self.fail(failed);
-            }
+            Some(Outcome::Error(error)) => return self.refused(asked, Ended::from_item(error)),
             None => {
                 return self.fail([(asked.work, not_understood("none, or an outcome of a newer server".to_owned()))]);
             }
@@ -373,6 +376,13 @@ impl Driver {
             let left = settle::extension_result(result).and_then(|result| result.map_err(Error::Refused));
             let _ = extend.reply.send(left.map(|left| (extend.asked_at, left)));
         }
+    }
+
+    /// A whole list was refused.
+    fn refused(&mut self, asked: Asked<Work>, ended: Ended) {
+        let whole = if ended.is_invalid() { self.requests.halve(asked, Work::halves) } else { Some(asked) };
+        let failed = whole.and_then(|asked| self.requests.again(asked, ended).err());
+        self.fail(failed);
     }
 
     fn fail(&mut self, failed: impl IntoIterator<Item = Failed<Work>>) {

@@ -1,9 +1,11 @@
 //! One server in this process, spoken to over gRPC as any client would.
 
 mod admin;
+mod consume;
 mod harness;
 mod lifecycle;
 mod poll;
+mod produce;
 mod queue;
 mod refusals;
 mod sessions;
