@@ -149,8 +149,8 @@ impl Delivery {
 
     fn settle(self, settlement: Settlement) -> Settling {
         match self.hold {
-            Some(hold) => Settling(Way::Stream(hold.settle(settlement.into_wire()))),
-            None => {
+            Some(hold) if !settlement.is_long() => Settling(Way::Stream(hold.settle(settlement.into_wire()))),
+            Some(_) | None => {
                 let client = self.client;
                 Settling(Way::Call(Box::pin(async move { settle::settle_one(&client, settlement).await })))
             }

@@ -11,6 +11,9 @@ use crate::call::{Attempt, service};
 use crate::position::{Batch, Position};
 use crate::{Client, Delivery, Error, Refusal, retry, wire};
 
+/// Code and text of a failure, together, that go out alone: far more than the server takes, in bytes.
+const LONG: usize = 16 << 10;
+
 /// What became of one delivery, for [`Client::settle`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settlement {
@@ -20,6 +23,16 @@ pub struct Settlement {
 impl Settlement {
     fn new(token: Bytes, verdict: Verdict) -> Self {
         Self { wire: v1::Settlement { lease_token: token, verdict: Some(verdict) } }
+    }
+
+    /// Whether it is so long that it should not go out with others: the server may refuse it, or the transport.
+    pub(crate) fn is_long(&self) -> bool {
+        match &self.wire.verdict {
+            Some(Verdict::Retry(v1::Retry { code, text, .. }) | Verdict::Reject(v1::Reject { code, text })) => {
+                code.len() + text.len() > LONG
+            }
+            Some(Verdict::Ack(_) | Verdict::Release(_)) | None => false,
+        }
     }
 
     pub(crate) fn into_wire(self) -> v1::Settlement {

@@ -148,7 +148,8 @@ async fn a_message_goes_round_on_one_stream() {
     assert!(left > Duration::from_secs(25) && left <= Duration::from_secs(30), "{left:?}");
 
     // An ack, a retry and a forged token in one list: each has its own result.
-    let retry = Verdict::Retry(v1::Retry { delay: Some(prost_types::Duration::default()), ..Default::default() });
+    let delay = Some(prost_types::Duration { seconds: 0, nanos: 1_000_000 });
+    let retry = Verdict::Retry(v1::Retry { delay, ..Default::default() });
     let mut forged = ack(&came[2]);
     forged.lease_token = {
         let mut token = forged.lease_token.to_vec();
