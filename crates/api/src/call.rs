@@ -63,7 +63,12 @@ pub(crate) async fn propose(
     timeout: Duration,
 ) -> Result<Changed, Refusal> {
     let (id, repeat) = field::request_id(request_id)?;
-    let Done { reply, origin } = handle.call(Call { command, id, repeat, timeout }).await?;
+    put(handle, Call { command, id, repeat, timeout }).await
+}
+
+/// The same, under an id that has been read already.
+pub(crate) async fn put(handle: &Handle, call: Call) -> Result<Changed, Refusal> {
+    let Done { reply, origin } = handle.call(call).await?;
     let Some(answered) = reply.answered.clone() else { return Err(Refusal::mismatch("an answer to a change")) };
     Ok(Changed { commit: commit(&reply, origin), answered })
 }

@@ -4,20 +4,25 @@
 //!   it and translates;
 //! - `convert`: wire to domain and back; every limit is checked there;
 //! - `status`: the one table of errors;
-//! - `call`: what every verb shares: request ids, deadlines, freshness.
+//! - `call`: what every verb shares: request ids, deadlines, freshness;
+//! - `stream`: `Produce` and `Consume`;
+//! - [`NamesLeader`]: tells clients who leads.
 
 mod admin;
 mod call;
 mod cluster;
 mod commit;
 mod convert;
+mod leader;
 mod queue;
 mod status;
+mod stream;
 
 pub use admin::AdminApi;
 pub use cluster::ClusterApi;
 pub use commit::CommitApi;
-pub use queue::QueueApi;
+pub use leader::{Leader, NamesLeader};
+pub use queue::{QueueApi, Streams};
 
 use std::sync::Arc;
 

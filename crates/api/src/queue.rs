@@ -2,33 +2,47 @@
 
 use std::time::Duration;
 
+use futures::TryStreamExt as _;
 use ticketrail_core::command::OpenSession;
 use ticketrail_core::query::Page;
 use ticketrail_core::reply::Committed;
-use ticketrail_core::{Answer, Answered, Command, Query, limits};
+use ticketrail_core::{Answer, Answered, Command, Query, RequestId, limits};
 use ticketrail_node::Handle;
-use ticketrail_node::call::{CallError, Deliveries, ReceiveCall};
+use ticketrail_node::call::{Call, CallError, Deliveries, ReceiveCall};
 use ticketrail_proto::v1::queue_service_server::QueueService;
 use ticketrail_proto::{reason, v1};
-use tonic::{Request, Response, Status};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::{self, Changed};
 use crate::convert::field::{self, duration_of_ms};
 use crate::convert::{message, receive, settle};
+use crate::leader::{self, Leader};
 use crate::status::Refusal;
+use crate::stream::{Outgoing, consume, produce};
 use crate::{MESSAGE_BYTES, Settings};
 
 /// The service. Cheap to clone.
 #[derive(Clone)]
 pub struct QueueApi {
-    handle: Handle,
-    settings: Settings,
+    pub(crate) handle: Handle,
+    pub(crate) settings: Settings,
+    streams: Streams,
+}
+
+/// What streams need to know of the server, which outlive a call.
+#[derive(Clone)]
+pub struct Streams {
+    /// Becomes true when the server stops: streams answer what they have read, and end.
+    pub closing: watch::Receiver<bool>,
+    /// Who leads: named in the error that ends a stream.
+    pub leader: Leader,
 }
 
 impl QueueApi {
     /// The service on the node behind `handle`.
-    pub fn new(handle: Handle, settings: Settings) -> Self {
-        Self { handle, settings }
+    pub fn new(handle: Handle, settings: Settings, streams: Streams) -> Self {
+        Self { handle, settings, streams }
     }
 
     async fn commit(
@@ -37,8 +51,20 @@ impl QueueApi {
         request_id: Option<v1::RequestId>,
         timeout: Duration,
     ) -> Result<(v1::Commit, Committed), Refusal> {
-        let Changed { commit, answered } =
-            call::propose(&self.handle, Command::Commit(command), request_id, timeout).await?;
+        let (id, repeat) = field::request_id(request_id)?;
+        self.commit_as(command, id, repeat, timeout).await
+    }
+
+    /// Puts a commit through the log, under an id that has been read already.
+    pub(crate) async fn commit_as(
+        &self,
+        command: ticketrail_core::command::Commit,
+        id: Option<RequestId>,
+        repeat: bool,
+        timeout: Duration,
+    ) -> Result<(v1::Commit, Committed), Refusal> {
+        let call = Call { command: Command::Commit(command), id, repeat, timeout };
+        let Changed { commit, answered } = call::put(&self.handle, call).await?;
         let Answered::Committed(committed) = answered else {
             return Err(Refusal::mismatch("the results of a commit"));
         };
@@ -50,11 +76,23 @@ impl QueueApi {
 const PAGE_BYTES: usize = MESSAGE_BYTES / 2;
 
 /// Translates each result of a commit; there must be as many as were asked for.
-fn each<R, W>(asked: usize, results: &[R], to_wire: impl Fn(&R) -> Result<W, Refusal>) -> Result<Vec<W>, Refusal> {
+pub(crate) fn each<R, W>(
+    asked: usize,
+    results: &[R],
+    to_wire: impl Fn(&R) -> Result<W, Refusal>,
+) -> Result<Vec<W>, Refusal> {
     if results.len() != asked {
         return Err(Refusal::mismatch("a result for each part"));
     }
     results.iter().map(to_wire).collect()
+}
+
+/// Names the leader in the error that ends a stream.
+fn naming<T: Send + 'static>(outgoing: Outgoing<T>, leader: Leader) -> Outgoing<T> {
+    Box::pin(outgoing.map_err(move |mut status| {
+        leader::name_in(&mut status, &leader);
+        status
+    }))
 }
 
 #[tonic::async_trait]
@@ -77,6 +115,28 @@ impl QueueService for QueueApi {
             Err(refusal) => return Err(refusal.into()),
         };
         Ok(Response::new(response))
+    }
+
+    type ProduceStream = Outgoing<v1::ProduceResponse>;
+
+    async fn produce(
+        &self,
+        request: Request<Streaming<v1::ProduceRequest>>,
+    ) -> Result<Response<Self::ProduceStream>, Status> {
+        let Streams { closing, leader } = self.streams.clone();
+        let outgoing = produce::serve(self.clone(), request.into_inner(), closing);
+        Ok(Response::new(naming(outgoing, leader)))
+    }
+
+    type ConsumeStream = Outgoing<v1::ConsumeResponse>;
+
+    async fn consume(
+        &self,
+        request: Request<Streaming<v1::ConsumeRequest>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        let Streams { closing, leader } = self.streams.clone();
+        let outgoing = consume::serve(self.clone(), request.into_inner(), closing);
+        Ok(Response::new(naming(outgoing, leader)))
     }
 
     async fn receive(&self, request: Request<v1::ReceiveRequest>) -> Result<Response<v1::ReceiveResponse>, Status> {

@@ -87,6 +87,11 @@ impl Refusal {
         Self::from(&Rejection::QueueNotFound(QueueNamed { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
 
+    /// The server stops.
+    pub(crate) fn draining() -> Self {
+        Self::from(CallError::Unavailable(Unavailable::Draining))
+    }
+
     /// A read that took too long. Nothing changes by reading.
     pub(crate) fn read_timeout(after: Duration) -> Self {
         let text = format!("expected an answer within {after:?}, but there is none yet; ask again, or with stale_ok");

@@ -55,12 +55,20 @@ impl Inner {
             let id = ticket.id(attempts.in_doubt());
             let mut request = Request::new(make(Attempt { id, wait_left: attempts.wait_left() }));
             request.set_timeout(attempts.attempt_timeout());
-            let (ended, answered) = match send(self.channel(), request).await {
-                Ok(response) => match read(response.into_inner())? {
-                    Ok(answer) => return Ok(answer),
-                    Err(refusal) => (Ended::Refused(refusal), true),
-                },
-                Err(status) => (Ended::from_status(&status), false),
+            let route = self.routes().route();
+            let (ended, answered) = match send(route.channel.clone(), request).await {
+                Ok(response) => {
+                    self.routes().answered(response.metadata());
+                    match read(response.into_inner())? {
+                        Ok(answer) => return Ok(answer),
+                        Err(refusal) => (Ended::Refused(refusal), true),
+                    }
+                }
+                Err(status) => {
+                    let ended = Ended::from_status(&status);
+                    self.routes().failed(&route, &ended, status.metadata());
+                    (ended, false)
+                }
             };
             tracing::debug!(?ended, in_doubt = attempts.in_doubt(), "attempt failed");
             if ended.is_session_expired() {
@@ -105,9 +113,17 @@ impl Inner {
         loop {
             let mut request = Request::new(make());
             request.set_timeout(attempts.attempt_timeout());
-            let ended = match send(self.channel(), request).await {
-                Ok(response) => return Ok(response.into_inner()),
-                Err(status) => Ended::from_status(&status),
+            let route = self.routes().route();
+            let ended = match send(route.channel.clone(), request).await {
+                Ok(response) => {
+                    self.routes().answered(response.metadata());
+                    return Ok(response.into_inner());
+                }
+                Err(status) => {
+                    let ended = Ended::from_status(&status);
+                    self.routes().failed(&route, &ended, status.metadata());
+                    ended
+                }
             };
             tracing::debug!(?ended, "attempt failed");
             match attempts.after(ended) {
@@ -125,7 +141,7 @@ impl Inner {
     }
 
     /// A number for a request, of a session opened for it where needed.
-    async fn ticket(&self, attempts: &mut Attempts) -> Result<Ticket, Error> {
+    pub(crate) async fn ticket(&self, attempts: &mut Attempts) -> Result<Ticket, Error> {
         loop {
             match self.sessions().take() {
                 Taken::Ticket(ticket) => return Ok(ticket),

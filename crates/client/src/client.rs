@@ -4,20 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::message::MessageInfo;
+use crate::routes::Routes;
 use crate::session::{RENEW_AFTER, Sessions};
 use crate::settle::{self, Settled, Settlement};
 use crate::{Admin, Batch, Commit, Error, Queue, RetryPolicy, queue};
 
 /// The port of a server that was not told otherwise.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:50000";
-/// How long connecting may take; then it is tried anew.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A silent connection is asked for a sign of life so often, and given up so long after.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client of one server or cluster. Cheap to clone; clones share connection and sessions.
 ///
@@ -39,7 +35,7 @@ pub struct Client {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    channel: Channel,
+    routes: Routes,
     sessions: Sessions,
     policy: RetryPolicy,
     /// Renews idle sessions; started with the first change.
@@ -47,8 +43,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -174,7 +170,7 @@ impl Client {
 /// Builds a [`Client`].
 #[derive(Debug, Clone)]
 pub struct ClientBuilder {
-    address: String,
+    addresses: Vec<String>,
     namespace: String,
     policy: RetryPolicy,
     channel: Option<Channel>,
@@ -183,7 +179,7 @@ pub struct ClientBuilder {
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
-            address: DEFAULT_ADDRESS.to_owned(),
+            addresses: vec![DEFAULT_ADDRESS.to_owned()],
             namespace: "default".to_owned(),
             policy: RetryPolicy::default(),
             channel: None,
@@ -193,8 +189,21 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// The server's address, `http://host:port` or `host:port`. Default `http://127.0.0.1:50000`.
-    pub fn address(mut self, address: impl Into<String>) -> Self {
-        self.address = address.into();
+    pub fn address(self, address: impl Into<String>) -> Self {
+        self.addresses([address])
+    }
+
+    /// The addresses of a cluster's servers, at least one. Calls go to the node that leads, as the servers tell; where it
+    /// cannot be reached, or nobody is known to lead, to these in turn.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ticketrail_client::Error> {
+    /// let client = ticketrail_client::Client::builder().addresses(["rail-0:50000", "rail-1:50000", "rail-2:50000"]).connect()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn addresses<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
+        self.addresses = addresses.into_iter().map(Into::into).collect();
         self
     }
 
@@ -216,7 +225,7 @@ impl ClientBuilder {
         self
     }
 
-    /// A channel made elsewhere, in place of one to the address: for a transport of your own.
+    /// A channel made elsewhere, in place of those to the addresses: for a transport of your own.
     pub fn channel(mut self, channel: Channel) -> Self {
         self.channel = Some(channel);
         self
@@ -227,31 +236,13 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::Config`] where the address is none.
     pub fn connect(self) -> Result<Client, Error> {
-        let channel = match self.channel {
-            Some(channel) => channel,
-            None => endpoint(&self.address)?.connect_lazy(),
+        let routes = match self.channel {
+            Some(channel) => Routes::over(channel),
+            None => Routes::to(&self.addresses)?,
         };
-        let inner = Inner { channel, sessions: Sessions::default(), policy: self.policy, renewer: Mutex::new(None) };
+        let inner = Inner { routes, sessions: Sessions::default(), policy: self.policy, renewer: Mutex::new(None) };
         Ok(Client { inner: Arc::new(inner), namespace: self.namespace.into() })
     }
-}
-
-/// The endpoint of an address, with the client's timeouts.
-fn endpoint(address: &str) -> Result<Endpoint, Error> {
-    let wrong =
-        || Error::Config { expected: "a server's address such as http://127.0.0.1:50000", got: format!("{address:?}") };
-    let uri = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-    let endpoint = Endpoint::from_shared(uri).map_err(|_| wrong())?;
-    let uri = endpoint.uri();
-    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
-        return Err(wrong());
-    }
-    Ok(endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .keep_alive_while_idle(true))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //!
 //! - [`Client`], [`ClientBuilder`]: a connection that comes back by itself, and its sessions;
 //! - [`Queue`]: what to do with one queue: [`send`](Queue::send), [`receive`](Queue::receive), [`peek`](Queue::peek);
+//! - [`Producer`], [`Consumer`]: many messages at a time, over streams;
+//! - [`Worker`]: a handler for each message;
 //! - [`Delivery`], [`Settlement`]: a leased message, and what became of it;
 //! - [`Commit`]: settlements and enqueues that stand or fall together;
 //! - [`Admin`]: queues made, changed, paused, purged; the node's status;
@@ -37,33 +39,43 @@ mod call;
 mod client;
 mod cluster;
 mod commit;
+mod consumer;
 mod error;
 mod message;
 mod position;
+mod producer;
 mod queue;
 mod receive;
 mod retry;
+mod routes;
 mod send;
 mod session;
 mod settle;
+mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
+mod worker;
 
 pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
 pub use client::{Client, ClientBuilder};
 pub use cluster::{ClusterInfo, ClusterMember};
 pub use commit::{Commit, Committed, Part, SettledPart};
+pub use consumer::{Consumer, ConsumerBuilder};
 pub use error::{Effect, Error, Reason, Refusal};
 pub use message::{
     DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,
 };
 pub use position::{Batch, Position};
+pub use producer::{Confirm, Producer, ProducerBuilder};
 pub use queue::{Peek, PeekPage, Queue};
-pub use receive::{Delivery, ReceiveCall, Received};
+pub use receive::{Delivery, ReceiveCall, Received, Settling};
 pub use retry::RetryPolicy;
 pub use send::{SendCall, Sent};
 pub use settle::{Settled, Settlement};
 /// The status code in a [`Refusal`].
 pub use tonic::Code;
+pub use worker::{Task, TaskError, Worked, Worker, stop_signal};
 
 /// What [`ClientBuilder::channel`] takes, for a transport of your own: `Endpoint::connect_with_connector_lazy`.
 pub mod transport {

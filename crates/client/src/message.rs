@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use ticketrail_proto::v1;
 
-use crate::wire;
+use crate::{Error, wire};
 
 /// A message to send: a body and what goes with it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,6 +18,18 @@ impl NewMessage {
     /// A message of `body`, 0 bytes to 1 MiB.
     pub fn new(body: impl Into<Bytes>) -> Self {
         Self { wire: v1::NewMessage { body: body.into(), ..Default::default() } }
+    }
+
+    /// A message with `body` as JSON, and the content type `application/json`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where `body` cannot be written as JSON.
+    pub fn json<T: serde::Serialize>(body: &T) -> Result<Self, Error> {
+        let body = serde_json::to_vec(body).map_err(|error| Error::Config {
+            expected: "a body that can be written as JSON",
+            got: error.to_string(),
+        })?;
+        Ok(Self::new(body).content_type("application/json"))
     }
 
     /// The body's media type, such as `application/json`; at most 256 bytes.

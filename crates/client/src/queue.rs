@@ -11,7 +11,7 @@ use crate::call::service;
 use crate::message::{MessageInfo, MessageState, NewMessage};
 use crate::receive::ReceiveCall;
 use crate::send::{self, SendCall, Sent};
-use crate::{Batch, Client, Error};
+use crate::{Batch, Client, Consumer, Error, Producer, Worker};
 
 /// A future that a call becomes when it is awaited.
 pub(crate) type Calling<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
@@ -81,6 +81,12 @@ impl Queue {
         send::send_batch(self, messages.into_iter().map(Into::into).collect()).await
     }
 
+    /// Sends many messages over a stream, up to 256 on their way at one time. [`Producer::builder`] has more to set. Must
+    /// be called within a Tokio runtime.
+    pub fn producer(&self) -> Producer {
+        Producer::builder(self).start()
+    }
+
     /// Leases messages: at most one unless told otherwise, waiting for it up to 10 s. Set what differs, then await.
     ///
     /// ```no_run
@@ -98,6 +104,17 @@ impl Queue {
     /// ```
     pub fn receive(&self) -> ReceiveCall {
         ReceiveCall::new(self.clone())
+    }
+
+    /// Receives over a stream: deliveries come by themselves, up to 32 at a time. [`Consumer::builder`] has more to set. Must
+    /// be called within a Tokio runtime.
+    pub fn consumer(&self) -> Consumer {
+        Consumer::builder(self).start()
+    }
+
+    /// Works on the queue: a handler for each message, 8 at a time unless told otherwise. [`Worker::run`] starts it.
+    pub fn worker(&self) -> Worker {
+        Worker::builder(self)
     }
 
     /// Shows messages in one state without consuming them: ready ones unless told otherwise, a page of up to 100.

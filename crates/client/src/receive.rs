@@ -1,13 +1,18 @@
 //! Receiving: leases on messages.
 
 use std::future::IntoFuture;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ticketrail_proto::v1;
 use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
+use tokio::sync::oneshot;
 
 use crate::call::{Attempt, service};
+use crate::consumer::gone;
+use crate::consumer::outbox::{Extend, Hold};
 use crate::message::Message;
 use crate::position::Position;
 use crate::queue::{Calling, WAIT_DEFAULT};
@@ -118,6 +123,8 @@ pub struct Delivery {
     /// Failures counted so far in the current window.
     pub failures: u32,
     client: Client,
+    /// The stream that brought it; `None`: it is settled by calls.
+    hold: Option<Hold>,
     lease_ends: Instant,
 }
 
@@ -130,7 +137,23 @@ impl Delivery {
             receive_count: delivery.receive_count,
             failures: delivery.failures,
             client: client.clone(),
+            hold: None,
             lease_ends: sent_at + remaining,
+        }
+    }
+
+    /// A delivery of a stream, answered after `sent_at`.
+    pub(crate) fn of_stream(client: &Client, delivery: v1::Delivery, sent_at: Instant, hold: Hold) -> Self {
+        Self { hold: Some(hold), ..Self::from_wire(client, delivery, sent_at) }
+    }
+
+    fn settle(self, settlement: Settlement) -> Settling {
+        match self.hold {
+            Some(hold) if !settlement.is_long() => Settling(Way::Stream(hold.settle(settlement.into_wire()))),
+            Some(_) | None => {
+                let client = self.client;
+                Settling(Way::Call(Box::pin(async move { settle::settle_one(&client, settlement).await })))
+            }
         }
     }
 
@@ -144,37 +167,36 @@ impl Delivery {
     ///
     /// # Errors
     /// [`Reason::LeaseLost`](crate::Reason::LeaseLost) where the lease is over: the work is somebody else's now.
-    pub async fn ack(self) -> Result<Settled, Error> {
-        settle::settle_one(&self.client, Settlement::ack(&self)).await
+    pub fn ack(self) -> Settling {
+        let settlement = Settlement::ack(&self);
+        self.settle(settlement)
     }
 
     /// Failed, worth another attempt: one failure is counted. `delay` takes the place of the queue's backoff.
     ///
     /// # Errors
     /// As [`Delivery::ack`].
-    pub async fn retry(
-        self,
-        code: impl Into<String>,
-        text: impl Into<String>,
-        delay: Option<Duration>,
-    ) -> Result<Settled, Error> {
-        settle::settle_one(&self.client, Settlement::retry(&self, code, text, delay)).await
+    pub fn retry(self, code: impl Into<String>, text: impl Into<String>, delay: Option<Duration>) -> Settling {
+        let settlement = Settlement::retry(&self, code, text, delay);
+        self.settle(settlement)
     }
 
     /// Failed for good: dead-lettered at once.
     ///
     /// # Errors
     /// As [`Delivery::ack`].
-    pub async fn reject(self, code: impl Into<String>, text: impl Into<String>) -> Result<Settled, Error> {
-        settle::settle_one(&self.client, Settlement::reject(&self, code, text)).await
+    pub fn reject(self, code: impl Into<String>, text: impl Into<String>) -> Settling {
+        let settlement = Settlement::reject(&self, code, text);
+        self.settle(settlement)
     }
 
     /// Given back unfinished: ready at once, nothing is counted.
     ///
     /// # Errors
     /// As [`Delivery::ack`].
-    pub async fn release(self) -> Result<Settled, Error> {
-        settle::settle_one(&self.client, Settlement::release(&self)).await
+    pub fn release(self) -> Settling {
+        let settlement = Settlement::release(&self);
+        self.settle(settlement)
     }
 
     /// More time: the lease ends so long from now, 1 s to 12 h, at most 12 h after its grant. `None`: the queue's lease.
@@ -183,8 +205,45 @@ impl Delivery {
     /// # Errors
     /// As [`Delivery::ack`].
     pub async fn extend(&mut self, lease: Option<Duration>) -> Result<Duration, Error> {
-        let (sent_at, remaining) = settle::extend(&self.client, self.token.clone(), lease).await?;
+        let (sent_at, remaining) = match &self.hold {
+            Some(hold) => {
+                let (reply, extended) = oneshot::channel();
+                let lease = lease.map(wire::to_duration);
+                let extension = v1::Extension { lease_token: self.token.clone(), lease };
+                hold.outbox().extend(Extend { extension, asked_at: retry::now(), reply });
+                extended.await.map_err(|_| gone())??
+            }
+            None => settle::extend(&self.client, self.token.clone(), lease).await?,
+        };
         self.lease_ends = sent_at + remaining;
         Ok(self.lease_left())
+    }
+}
+
+/// A settlement; await it for its outcome. Of a consumer's delivery it is on its way already, and goes out even where this is
+/// dropped; of another one, nothing happens until it is awaited.
+#[must_use = "only awaiting it tells what became of the message"]
+pub struct Settling(Way);
+
+/// How a settlement goes out.
+enum Way {
+    Call(Calling<Settled>),
+    Stream(oneshot::Receiver<Result<Settled, Error>>),
+}
+
+impl Future for Settling {
+    type Output = Result<Settled, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Way::Call(calling) => calling.as_mut().poll(context),
+            Way::Stream(settled) => Pin::new(settled).poll(context).map(|told| told.unwrap_or_else(|_| Err(gone()))),
+        }
+    }
+}
+
+impl std::fmt::Debug for Settling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settling").finish_non_exhaustive()
     }
 }

@@ -15,6 +15,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
+use ticketrail_proto::v1;
 use tonic::{Code, Status};
 
 use crate::error::{Error, Reason, Refusal};
@@ -43,6 +44,15 @@ impl Default for RetryPolicy {
             backoff_cap: Duration::from_secs(1),
             wait_for_room: true,
         }
+    }
+}
+
+impl RetryPolicy {
+    /// Full jitter: between 0 and the base doubled `failed` times, at most the cap.
+    pub(crate) fn backoff(&self, failed: u32) -> Duration {
+        let ceiling = self.backoff_base.saturating_mul(1 << failed.min(16)).min(self.backoff_cap);
+        let nanos = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(random() % nanos.max(1))
     }
 }
 
@@ -77,8 +87,32 @@ impl Ended {
             // Made up here, of what befell the connection: whatever its code, the server did not say it.
             return Ended::Unknown(sources(status));
         }
-        let refusal = Refusal::from_status(status);
-        match (status.code(), &refusal.reason) {
+        Self::said(Refusal::from_status(status), || sources(status))
+    }
+
+    /// Whether the server refused what the request says.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self, Ended::Refused(refusal) if refusal.reason == Reason::Invalid)
+    }
+
+    /// How, in words.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Ended::NotSent(text) | Ended::Unknown(text) => text,
+            Ended::Refused(refusal) => &refusal.text,
+        }
+    }
+
+    /// Reads what the server says of one request of a stream.
+    pub(crate) fn from_item(error: v1::ItemError) -> Self {
+        let refusal = Refusal::from_item(error);
+        let text = refusal.text.clone();
+        Self::said(refusal, || text)
+    }
+
+    /// Reads what the server says; `unknown` is the text where it does not know.
+    fn said(refusal: Refusal, unknown: impl FnOnce() -> String) -> Self {
+        match (refusal.code, &refusal.reason) {
             (Code::Unavailable, Reason::NotLeader | Reason::NoQuorum | Reason::Draining | Reason::NotInitialized) => {
                 Ended::Refused(refusal)
             }
@@ -93,7 +127,7 @@ impl Ended {
                 | Code::Aborted
                 | Code::Ok,
                 _,
-            ) => Ended::Unknown(sources(status)),
+            ) => Ended::Unknown(unknown()),
             (
                 Code::InvalidArgument
                 | Code::NotFound
@@ -168,7 +202,7 @@ pub(crate) enum Stop {
 const SESSIONS_PER_CALL: u32 = 3;
 
 /// The state of one call over its attempts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attempts {
     policy: RetryPolicy,
     started: Instant,
@@ -306,11 +340,22 @@ impl Attempts {
         })
     }
 
-    /// Full jitter: between 0 and the doubled base, at most the cap.
     fn backoff(&self) -> Duration {
-        let ceiling = self.policy.backoff_base.saturating_mul(1 << self.failed.min(16)).min(self.policy.backoff_cap);
-        let nanos = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(random() % nanos.max(1))
+        self.policy.backoff(self.failed)
+    }
+
+    /// The call's error, where its deadline is past. `last` says how the last attempt ended: it was not sent.
+    pub(crate) fn expired(&self, last: &str) -> Option<Error> {
+        if now() < self.deadline {
+            return None;
+        }
+        let last = last.to_owned();
+        Some(self.error(if self.in_doubt { Stop::Unknown(last) } else { Stop::Unavailable(last, None) }))
+    }
+
+    /// The outcome of all attempts is known: nothing is in doubt any more.
+    pub(crate) fn is_known(&mut self) {
+        self.in_doubt = false;
     }
 
     /// The call's error.

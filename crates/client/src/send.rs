@@ -148,7 +148,7 @@ async fn enqueue<T>(
     queue.client().changing().change(Duration::ZERO, make, send, read).await
 }
 
-fn item(result: v1::EnqueueResult, position: Position) -> Result<Result<Sent, Refusal>, Error> {
+pub(crate) fn item(result: v1::EnqueueResult, position: Position) -> Result<Result<Sent, Refusal>, Error> {
     use v1::enqueue_result::Outcome;
     match result.outcome {
         Some(Outcome::Enqueued(enqueued)) => Ok(Ok(Sent::from_wire(enqueued, position))),

@@ -11,6 +11,9 @@ use crate::call::{Attempt, service};
 use crate::position::{Batch, Position};
 use crate::{Client, Delivery, Error, Refusal, retry, wire};
 
+/// Code and text of a failure, together, that go out alone: far more than the server takes, in bytes.
+const LONG: usize = 16 << 10;
+
 /// What became of one delivery, for [`Client::settle`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settlement {
@@ -20,6 +23,20 @@ pub struct Settlement {
 impl Settlement {
     fn new(token: Bytes, verdict: Verdict) -> Self {
         Self { wire: v1::Settlement { lease_token: token, verdict: Some(verdict) } }
+    }
+
+    /// Whether it is so long that it should not go out with others: the server may refuse it, or the transport.
+    pub(crate) fn is_long(&self) -> bool {
+        match &self.wire.verdict {
+            Some(Verdict::Retry(v1::Retry { code, text, .. }) | Verdict::Reject(v1::Reject { code, text })) => {
+                code.len() + text.len() > LONG
+            }
+            Some(Verdict::Ack(_) | Verdict::Release(_)) | None => false,
+        }
+    }
+
+    pub(crate) fn into_wire(self) -> v1::Settlement {
+        self.wire
     }
 
     /// Done: the message is deleted for good.
@@ -164,7 +181,7 @@ async fn send<T>(
     client.changing().change(Duration::ZERO, make, send, read).await
 }
 
-fn item(result: v1::SettleResult, position: Position) -> Result<Result<Settled, Refusal>, Error> {
+pub(crate) fn item(result: v1::SettleResult, position: Position) -> Result<Result<Settled, Refusal>, Error> {
     use v1::settle_result::Outcome;
     Ok(Ok(match result.outcome {
         Some(Outcome::Acked(v1::Acked {})) => Settled::Acked(position),
@@ -189,18 +206,21 @@ pub(crate) async fn extend(
     // A replayed extension tells what was left when it took effect: count it from the first attempt.
     let sent_at = retry::now();
     let send = async |channel, request| service!(QueueServiceClient, channel).extend(request).await;
-    let read = |response: v1::ExtendResponse| {
-        use v1::extend_result::Outcome;
-        match only(response.results)?.outcome {
-            Some(Outcome::Extended(extended)) => {
-                Ok(Ok(extended.lease_remaining.and_then(wire::duration).unwrap_or_default()))
-            }
-            Some(Outcome::Error(error)) => Ok(Err(Refusal::from_item(error))),
-            None => Err(no_outcome()),
-        }
-    };
+    let read = |response: v1::ExtendResponse| extension_result(only(response.results)?);
     let remaining = client.changing().change(Duration::ZERO, make, send, read).await?;
     Ok((sent_at, remaining))
+}
+
+/// What is left of an extended lease.
+pub(crate) fn extension_result(result: v1::ExtendResult) -> Result<Result<Duration, Refusal>, Error> {
+    use v1::extend_result::Outcome;
+    match result.outcome {
+        Some(Outcome::Extended(extended)) => {
+            Ok(Ok(extended.lease_remaining.and_then(wire::duration).unwrap_or_default()))
+        }
+        Some(Outcome::Error(error)) => Ok(Err(Refusal::from_item(error))),
+        None => Err(no_outcome()),
+    }
 }
 
 impl Client {

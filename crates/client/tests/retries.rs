@@ -11,7 +11,7 @@ use ticketrail_proto::v1::commit_service_server::{CommitService, CommitServiceSe
 use ticketrail_proto::v1::queue_service_server::{QueueService, QueueServiceServer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// What the server does with the next call.
@@ -122,6 +122,24 @@ impl QueueService for Scripted {
         };
         let results = request.settlements.iter().map(|_| result()).collect();
         Ok(Response::new(v1::SettleResponse { commit: commit(&act), results }))
+    }
+
+    type ProduceStream = tokio_stream::Empty<Result<v1::ProduceResponse, Status>>;
+
+    async fn produce(
+        &self,
+        _: Request<Streaming<v1::ProduceRequest>>,
+    ) -> Result<Response<Self::ProduceStream>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    type ConsumeStream = tokio_stream::Empty<Result<v1::ConsumeResponse, Status>>;
+
+    async fn consume(
+        &self,
+        _: Request<Streaming<v1::ConsumeRequest>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        Err(Status::unimplemented("not in these tests"))
     }
 
     async fn extend(&self, _: Request<v1::ExtendRequest>) -> Result<Response<v1::ExtendResponse>, Status> {

@@ -77,6 +77,14 @@ pub const ENTRY_TARGET_BYTES: usize = 1 << 20;
 /// Cluster time that one entry of the same term may add: a leap of a clock moves nothing by more.
 pub const CLOCK_STEP_MS: u64 = 10_000;
 
+/// Requests of one stream that are read and not yet answered: enough to keep every entry full, a quarter of a session's
+/// outcomes.
+pub const STREAM_REQUESTS: usize = 256;
+/// Bytes of those requests: four batches of full size.
+pub const STREAM_BYTES: usize = 16 << 20;
+/// Credits of one consumer: ten receives of full size.
+pub const CREDITS: u32 = 10_000;
+
 /// Outcomes stored for one session; a client that asks for more must first say what it has seen.
 pub const SESSION_OUTCOMES: u64 = 1_024;
 /// Idle time, on the lease clock, after which a session ends.

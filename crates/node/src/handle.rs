@@ -66,6 +66,11 @@ impl Handle {
         Some(Leader { node, client_address })
     }
 
+    /// Who leads, where it is known and another node.
+    pub fn other_leader(&self) -> Option<Leader> {
+        self.leader().filter(|leader| leader.node != self.shared.config.node_id)
+    }
+
     /// Waits until the node can serve clients: it leads and has applied what came before, or it follows a known leader.
     /// Ends early where it is broken: the status says so.
     pub async fn serving(&self) {

@@ -3,8 +3,10 @@
 //! - [`v1`]: the public API, from `proto/ticketrail/v1`; `bytes` fields are [`bytes::Bytes`], maps are sorted;
 //! - [`raft`]: what peers say to each other, from `proto/ticketrail/raft/v1`; not for clients;
 //! - [`reason`]: the stable reasons of errors, as `ErrorInfo.reason` and `ItemError.reason` carry them;
+//! - [`metadata`]: what goes with replies;
 //! - [`FILE_DESCRIPTOR_SET`]: for reflection.
 
+pub mod metadata;
 pub mod reason;
 
 /// The public API, `ticketrail.v1`.

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ticketrail_api::{About, AdminApi, ClusterApi, CommitApi, MESSAGE_BYTES, QueueApi, Settings};
+use ticketrail_api::{
+    About, AdminApi, ClusterApi, CommitApi, Leader, MESSAGE_BYTES, NamesLeader, QueueApi, Settings, Streams,
+};
 use ticketrail_node::Handle;
 use ticketrail_proto::FILE_DESCRIPTOR_SET;
 use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
 use ticketrail_proto::v1::cluster_service_server::ClusterServiceServer;
 use ticketrail_proto::v1::commit_service_server::CommitServiceServer;
 use ticketrail_proto::v1::queue_service_server::QueueServiceServer;
+use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 
@@ -29,17 +32,27 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Calls at one time on one connection: parked receives are calls.
 const STREAMS: u32 = 4_096;
 
-/// All services of the node behind `handle`.
-pub(crate) async fn router(config: &Config, handle: Handle) -> anyhow::Result<(Router, Health)> {
+/// All services of the node behind `handle`. Streams end when `closing` becomes true.
+pub(crate) async fn router(
+    config: &Config,
+    handle: Handle,
+    closing: watch::Receiver<bool>,
+) -> anyhow::Result<(Router, Health)> {
+    let of = handle.clone();
+    let leader: Leader = Arc::new(move || {
+        let address = of.other_leader()?.client_address;
+        (!address.is_empty()).then_some(address)
+    });
     let settings = Settings {
         auto_create: config.auto_create,
         max_body_bytes: usize::try_from(config.max_body_bytes.0).unwrap_or(usize::MAX),
     };
     let (dir, low) = (config.data_dir.clone(), config.disk_low_bytes.0);
     let about = About { version: env!("CARGO_PKG_VERSION"), disk: Arc::new(move || storage::figures(&dir, low)) };
-    let queues = QueueServiceServer::new(QueueApi::new(handle.clone(), settings))
-        .max_decoding_message_size(MESSAGE_BYTES)
-        .max_encoding_message_size(MESSAGE_BYTES);
+    let queues =
+        QueueServiceServer::new(QueueApi::new(handle.clone(), settings, Streams { closing, leader: leader.clone() }))
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
     let cluster = ClusterServiceServer::new(ClusterApi::new(handle.clone()));
     let commits = CommitServiceServer::new(CommitApi::new(handle.clone(), settings))
         .max_decoding_message_size(MESSAGE_BYTES)
@@ -64,10 +77,10 @@ pub(crate) async fn router(config: &Config, handle: Handle) -> anyhow::Result<(R
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS)
-        .add_service(queues)
-        .add_service(commits)
-        .add_service(admin)
-        .add_service(cluster)
+        .add_service(NamesLeader::new(queues, leader.clone()))
+        .add_service(NamesLeader::new(commits, leader.clone()))
+        .add_service(NamesLeader::new(admin, leader.clone()))
+        .add_service(NamesLeader::new(cluster, leader))
         .add_service(health_service)
         .add_optional_service(reflection);
     Ok((router, health))

@@ -11,7 +11,7 @@ use ticketrail_node::{Disk, Handle, Node, NodeConfig, Peering, Role};
 use ticketrail_storage::Identity;
 use ticketrail_storage::dir::DataDir;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tonic::transport::server::{Router, TcpIncoming};
@@ -134,6 +134,7 @@ fn node_config(config: &Config, identity: &Identity) -> NodeConfig {
 struct Serving {
     health: Health,
     follower: AbortHandle,
+    closing: watch::Sender<bool>,
     hang_up: oneshot::Sender<()>,
     server: JoinHandle<Result<(), tonic::transport::Error>>,
     ended: bool,
@@ -145,7 +146,8 @@ async fn serve(
     listener: TcpListener,
     tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<Serving> {
-    let (router, health): (Router, Health) = grpc::router(config, node.handle()).await?;
+    let (closing, closed) = watch::channel(false);
+    let (router, health): (Router, Health) = grpc::router(config, node.handle(), closed).await?;
     let follower = tasks.spawn(health.clone().follow(node.handle()));
     let (hang_up, hung_up) = oneshot::channel::<()>();
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -153,7 +155,7 @@ async fn serve(
         // A dropped sender means the same.
         let _ = hung_up.await;
     }));
-    Ok(Serving { health, follower, hang_up, server, ended: false })
+    Ok(Serving { health, follower, closing, hang_up, server, ended: false })
 }
 
 /// Waits until the node serves, and says so.
@@ -214,11 +216,13 @@ async fn until_stopped(
     }
 }
 
-/// Stops in order: not ready, the node drains and flushes, the clients hang up.
+/// Stops in order: not ready, the streams end, the node drains and flushes, the clients hang up.
 async fn stop(node: Node, serving: Serving) -> anyhow::Result<()> {
-    let Serving { health, follower, hang_up, mut server, ended } = serving;
+    let Serving { health, follower, closing, hang_up, mut server, ended } = serving;
     follower.abort();
     health.stop().await;
+    // Streams end before the node does: what they have read is still done.
+    closing.send_replace(true);
     let stopped = match timeout(NODE_STOP, node.shutdown()).await {
         Ok(stopped) => stopped.map_err(anyhow::Error::new),
         Err(_) => Err(anyhow!(

@@ -27,6 +27,19 @@ pub(crate) fn receive(request: v1::ReceiveRequest) -> Result<(Receive, Duration)
     Ok((receive, Duration::from_millis(wait_ms)))
 }
 
+/// What a `Consume` stream receives; `max` is that of one response.
+pub(crate) fn start(start: v1::ConsumeStart) -> Result<Receive, FieldError> {
+    let v1::ConsumeStart { namespace, queue, lease, worker, max_batch } = start;
+    let most = u32::try_from(limits::BATCH).unwrap_or(u32::MAX);
+    Ok(Receive {
+        queues: vec![field::queue(namespace, queue)?],
+        max: field::count("start.max_batch", max_batch, most, limits::BATCH)?,
+        max_bytes: 0,
+        lease_ms: self::lease("start.lease", lease)?,
+        worker: field::text("start.worker", worker, limits::FIELD_BYTES)?,
+    })
+}
+
 /// A lease in milliseconds; absent: 0, the queue's.
 pub(crate) fn lease(at: &str, lease: Option<prost_types::Duration>) -> Result<u64, FieldError> {
     match lease {

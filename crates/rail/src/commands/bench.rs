@@ -1,11 +1,13 @@
 //! `rail bench`: how fast it goes, and how long a call takes at a given rate.
 //!
-//! Closed loop: so many calls in flight, each followed by the next. Open loop (`--rate`): calls are due at fixed times,
-//! and a latency counts from when a call was due, not from when it was sent at last, so that a pause of the server is
-//! not left out (coordinated omission).
+//! Over streams, as a producer and a consumer of the SDK use them; with `--unary` each call by itself. Closed loop: so many
+//! messages in flight, each followed by the next. Open loop (`--rate`): messages are due at fixed times, and a latency
+//! counts from when a message was due, not from when it was sent at last, so that a pause of the server is not left out
+//! (coordinated omission).
 
 mod load;
 mod report;
+mod stream;
 
 #[cfg(feature = "server")]
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ticketrail_client::{Client, QueueSettings};
 
-use self::load::Load;
+use self::load::{Load, Streams};
 use self::report::Report;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
@@ -34,7 +36,16 @@ pub(crate) struct BenchArgs {
     /// Consumers, each with a connection of its own
     #[arg(long, default_value_t = 4, value_name = "N")]
     consumers: usize,
-    /// Messages in flight at one time, over all producers, and again over all consumers
+    /// Messages on their way at one time, of each producer
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    unconfirmed: usize,
+    /// Deliveries held at one time, by each consumer
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    prefetch: usize,
+    /// Enqueue, receive and settle with calls, not over streams
+    #[arg(long)]
+    unary: bool,
+    /// With --unary: messages in flight at one time, over all producers, and again over all consumers
     #[arg(long, default_value_t = 256, value_name = "N")]
     outstanding: usize,
     /// The size of a body
@@ -43,10 +54,10 @@ pub(crate) struct BenchArgs {
     /// Messages a second, all producers together; without it as fast as it goes
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
-    /// Messages of one enqueue call
+    /// With --unary: messages of one enqueue call
     #[arg(long, default_value_t = 1, value_name = "N")]
     batch: usize,
-    /// Messages of one receive, and acks of one settle
+    /// With --unary: messages of one receive, and acks of one settle
     #[arg(long, default_value_t = 16, value_name = "N")]
     receive_batch: usize,
     /// How long to send
@@ -96,8 +107,8 @@ impl What {
 }
 
 pub(crate) async fn run(args: BenchArgs, format: Format) -> Result<Exit, Failure> {
-    if args.producers == 0 || args.consumers == 0 || args.outstanding == 0 || args.batch == 0 || args.receive_batch == 0
-    {
+    let counts = [args.producers, args.consumers, args.outstanding, args.batch, args.receive_batch];
+    if counts.contains(&0) || args.unconfirmed == 0 || args.prefetch == 0 {
         return Err(Failure::usage("expected counts of at least 1, but one is 0", "see `rail bench --help`"));
     }
     if args.rate == Some(0) {
@@ -145,6 +156,7 @@ async fn measure(args: &BenchArgs, address: &str, format: Format) -> Result<Exit
         queue: args.queue.clone(),
         producers: args.producers,
         consumers: args.consumers,
+        streams: (!args.unary).then_some(Streams { unconfirmed: args.unconfirmed, prefetch: args.prefetch }),
         outstanding: args.outstanding,
         size: usize::try_from(args.size).unwrap_or(usize::MAX),
         rate: args.rate,

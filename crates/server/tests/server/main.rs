@@ -2,9 +2,11 @@
 
 mod admin;
 mod commits;
+mod consume;
 mod harness;
 mod lifecycle;
 mod poll;
+mod produce;
 mod queue;
 mod refusals;
 mod sessions;

@@ -298,7 +298,7 @@ pub(super) fn queue(name: &str) -> QueueRef {
 pub(super) fn enqueue(name: &str, body: &str) -> Command {
     let content = Content { body: Bytes::copy_from_slice(body.as_bytes()), ..Content::default() };
     let enqueue = vec![Enqueue { message: Some(content), ..Enqueue::default() }];
-    Command::Commit(Commit { queues: vec![queue(name)], enqueue, settle: Vec::new(), auto_create: true })
+    Command::Commit(Commit { queues: vec![queue(name)], enqueue, auto_create: true, ..Commit::default() })
 }
 
 pub(super) fn receive(name: &str, wait_ms: u64) -> ReceiveCall {

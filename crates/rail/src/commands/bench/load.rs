@@ -11,6 +11,7 @@ use ticketrail_client::{Client, Error, Settlement};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::stream;
 use crate::clock::monotonic_ns;
 
 /// Latencies from 1 µs to 10 min with three digits.
@@ -18,7 +19,7 @@ const LONGEST_US: u64 = 600_000_000;
 /// How long consumers go on without getting anything, once producers have ended.
 const DRY_AFTER: Duration = Duration::from_secs(2);
 /// How long a receive waits.
-const WAIT: Duration = Duration::from_millis(500);
+pub(super) const WAIT: Duration = Duration::from_millis(500);
 /// Messages of one call that fills the queue.
 const FILL_BATCH: u64 = 500;
 
@@ -28,6 +29,8 @@ pub(crate) struct Load {
     pub(crate) queue: String,
     pub(crate) producers: usize,
     pub(crate) consumers: usize,
+    /// Over streams; `None`: with calls.
+    pub(crate) streams: Option<Streams>,
     pub(crate) outstanding: usize,
     pub(crate) size: usize,
     pub(crate) rate: Option<u32>,
@@ -35,14 +38,23 @@ pub(crate) struct Load {
     pub(crate) receive_batch: usize,
 }
 
+/// How much is on a stream at one time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streams {
+    /// Messages that are not confirmed, of each producer.
+    pub(crate) unconfirmed: usize,
+    /// Deliveries that are not settled, of each consumer.
+    pub(crate) prefetch: usize,
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Enqueue calls, from when each was due.
+    /// Messages from when each was due until it was confirmed.
     pub(crate) enqueue: Measured,
     /// Messages from when their enqueue was due until they were in a consumer's hands.
     pub(crate) delivery: Measured,
-    /// Settle calls.
+    /// Acks from when each was made until it was confirmed.
     pub(crate) ack: Measured,
     /// Items refused and calls that failed.
     pub(crate) errors: u64,
@@ -58,22 +70,22 @@ pub(crate) struct Measured {
 
 /// What one task has measured.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     latency_us: Histogram<u64>,
-    messages: u64,
-    errors: u64,
-    /// When its last call was answered.
-    last: Instant,
+    pub(super) messages: u64,
+    pub(super) errors: u64,
+    /// When its last message was answered.
+    pub(super) last: Instant,
 }
 
 impl Part {
-    fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let latency_us = Histogram::new_with_bounds(1, LONGEST_US, 3).context("a histogram")?;
         Ok(Self { latency_us, messages: 0, errors: 0, last: Instant::now() })
     }
 
-    fn record(&mut self, latency: Duration) {
-        self.latency_us.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+    pub(super) fn record(&mut self, latency: Duration, messages: u64) {
+        self.latency_us.saturating_record_n(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), messages);
     }
 }
 
@@ -93,7 +105,7 @@ fn total(parts: Vec<Part>, started: Instant) -> anyhow::Result<(Measured, u64)> 
 
 /// When calls are due.
 #[derive(Debug)]
-struct Schedule {
+pub(super) struct Schedule {
     started: Instant,
     ends: Instant,
     /// Calls a second; `None`: as soon as the last one is answered.
@@ -103,7 +115,7 @@ struct Schedule {
 
 impl Schedule {
     /// When the next call is due; `None`: no more.
-    fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         let due = match self.rate {
             None => Instant::now(),
             Some(rate) => {
@@ -116,7 +128,7 @@ impl Schedule {
 }
 
 /// A body of `size` bytes that begins with the time of its enqueue.
-fn body(size: usize, due_ns: u64) -> Bytes {
+pub(super) fn body(size: usize, due_ns: u64) -> Bytes {
     let mut body = BytesMut::with_capacity(size.max(8));
     body.put_u64(due_ns);
     body.resize(size.max(8), b'x');
@@ -126,6 +138,23 @@ fn body(size: usize, due_ns: u64) -> Bytes {
 /// The time that a body begins with.
 fn due_ns(body: &[u8]) -> Option<u64> {
     body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// Waits until `due`. A timer would round what is due now up to the next millisecond.
+pub(super) async fn reached(due: Instant) {
+    if due > Instant::now() {
+        tokio::time::sleep_until(due).await;
+    }
+}
+
+/// How long ago a body was due.
+pub(super) fn age(body: &[u8]) -> Duration {
+    Duration::from_nanos(due_ns(body).map_or(0, |due| monotonic_ns().saturating_sub(due)))
+}
+
+/// The same clock's time when `due` was due, which may be some time ago: the body says so too.
+pub(super) fn ns_of(due: Instant) -> u64 {
+    monotonic_ns().saturating_sub(u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Load {
@@ -167,7 +196,8 @@ impl Load {
             client.warm_up().await?;
         }
         let started = Instant::now();
-        let rate = self.rate.map(|rate| f64::from(rate) / self.batch as f64);
+        let batch = if self.streams.is_some() { 1 } else { self.batch };
+        let rate = self.rate.map(|rate| f64::from(rate) / batch as f64);
         let schedule = Schedule { started, ends: started + duration, rate, drawn: AtomicU64::new(0) };
         let schedule = Arc::new(schedule);
         let produced = Arc::new(AtomicBool::new(producing.is_empty()));
@@ -175,14 +205,30 @@ impl Load {
 
         let mut producers = JoinSet::new();
         for client in producing {
-            for _ in 0..share(self.outstanding, self.producers, self.batch) {
-                producers.spawn(produce(client.clone(), self.clone(), Arc::clone(&schedule)));
+            let (client, schedule) = (client.clone(), Arc::clone(&schedule));
+            match self.streams {
+                Some(streams) => {
+                    producers.spawn(stream::produce(client, self.clone(), streams, schedule));
+                }
+                None => {
+                    for _ in 0..share(self.outstanding, self.producers, self.batch) {
+                        producers.spawn(produce(client.clone(), self.clone(), Arc::clone(&schedule)));
+                    }
+                }
             }
         }
         let mut consumers = JoinSet::new();
         for client in consuming {
-            for _ in 0..share(self.outstanding, self.consumers, self.receive_batch) {
-                consumers.spawn(consume(client.clone(), self.clone(), Arc::clone(&produced), Arc::clone(&left)));
+            let rest = Rest { produced: Arc::clone(&produced), left: Arc::clone(&left) };
+            match self.streams {
+                Some(streams) => {
+                    consumers.spawn(stream::consume(client.clone(), self.clone(), streams, rest));
+                }
+                None => {
+                    for _ in 0..share(self.outstanding, self.consumers, self.receive_batch) {
+                        consumers.spawn(consume(client.clone(), self.clone(), rest.clone()));
+                    }
+                }
             }
         }
         let mut sent = Vec::new();
@@ -212,10 +258,8 @@ async fn produce(client: Client, load: Load, schedule: Arc<Schedule>) -> anyhow:
     let queue = client.queue(&load.queue);
     let mut part = Part::new()?;
     while let Some(due) = schedule.next() {
-        tokio::time::sleep_until(due).await;
-        // What is late was due earlier: the body says so too.
-        let late = due.elapsed();
-        let due_ns = monotonic_ns().saturating_sub(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+        reached(due).await;
+        let due_ns = ns_of(due);
         let sent = if load.batch == 1 {
             queue.send(body(load.size, due_ns)).await.map(|_| 0)
         } else {
@@ -223,7 +267,7 @@ async fn produce(client: Client, load: Load, schedule: Arc<Schedule>) -> anyhow:
             queue.send_batch(bodies).await.map(|batch| batch.refused())
         };
         part.last = Instant::now();
-        part.record(due.elapsed());
+        part.record(due.elapsed(), load.batch as u64);
         match sent {
             Ok(refused) => {
                 part.messages += (load.batch - refused) as u64;
@@ -238,16 +282,32 @@ async fn produce(client: Client, load: Load, schedule: Arc<Schedule>) -> anyhow:
     Ok(part)
 }
 
-async fn consume(
-    client: Client,
-    load: Load,
+/// What consumers still have to do.
+#[derive(Debug, Clone)]
+pub(super) struct Rest {
     produced: Arc<AtomicBool>,
     left: Arc<AtomicU64>,
-) -> anyhow::Result<(Part, Part)> {
+}
+
+impl Rest {
+    /// Whether there may be something, for a consumer that got something `last`.
+    pub(super) fn is_more(&self, last: Instant) -> bool {
+        let dry = self.produced.load(Ordering::Relaxed) && last.elapsed() > DRY_AFTER;
+        self.left.load(Ordering::Relaxed) > 0 && !dry
+    }
+
+    pub(super) fn done(&self, count: u64) {
+        let fewer = |left: u64| Some(left.saturating_sub(count));
+        // Always updates: `fewer` never declines.
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+}
+
+async fn consume(client: Client, load: Load, rest: Rest) -> anyhow::Result<(Part, Part)> {
     let queue = client.queue(&load.queue);
     let (mut delivery, mut ack) = (Part::new()?, Part::new()?);
     let mut last = Instant::now();
-    while left.load(Ordering::Relaxed) > 0 && !(produced.load(Ordering::Relaxed) && last.elapsed() > DRY_AFTER) {
+    while rest.is_more(last) {
         let max = u32::try_from(load.receive_batch).unwrap_or(u32::MAX);
         let received = match queue.receive().max(max).wait(WAIT).worker("bench").await {
             Ok(received) => received.deliveries,
@@ -260,10 +320,8 @@ async fn consume(
         if received.is_empty() {
             continue;
         }
-        let now = monotonic_ns();
         for message in &received {
-            let since = due_ns(&message.message.body).map_or(0, |due| now.saturating_sub(due));
-            delivery.record(Duration::from_nanos(since));
+            delivery.record(age(&message.message.body), 1);
         }
         let count = received.len() as u64;
         delivery.messages += count;
@@ -272,7 +330,7 @@ async fn consume(
         let sent = Instant::now();
         let settled = client.settle(received.iter().map(Settlement::ack)).await;
         ack.last = Instant::now();
-        ack.record(sent.elapsed());
+        ack.record(sent.elapsed(), count);
         match settled {
             Ok(batch) => {
                 let refused = batch.refused() as u64;
@@ -284,9 +342,7 @@ async fn consume(
                 tracing::debug!(%error, "ack failed");
             }
         }
-        let fewer = |left: u64| Some(left.saturating_sub(count));
-        // Always updates: `fewer` never declines.
-        let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        rest.done(count);
     }
     Ok((delivery, ack))
 }
@@ -329,7 +385,7 @@ mod tests {
         let mut parts = Vec::new();
         for latency in [10, 20] {
             let mut part = Part::new().expect("a part");
-            part.record(Duration::from_micros(latency));
+            part.record(Duration::from_micros(latency), 1);
             part.messages = 5;
             part.errors = 1;
             parts.push(part);

@@ -10,8 +10,11 @@ use crate::output::{Card, millis};
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     what: &'static str,
+    over: &'static str,
     producers: usize,
     consumers: usize,
+    unconfirmed: usize,
+    prefetch: usize,
     outstanding: usize,
     size_bytes: u64,
     rate: Option<u32>,
@@ -26,7 +29,7 @@ pub(crate) struct Report {
     errors: u64,
 }
 
-/// One kind of call.
+/// One kind of step.
 #[derive(Debug, Serialize)]
 struct Line {
     messages: u64,
@@ -81,8 +84,11 @@ impl Report {
         };
         Self {
             what,
+            over: if args.unary { "calls" } else { "streams" },
             producers: args.producers,
             consumers: args.consumers,
+            unconfirmed: args.unconfirmed,
+            prefetch: args.prefetch,
             outstanding: args.outstanding,
             size_bytes: args.size,
             rate: args.rate,
@@ -100,13 +106,17 @@ impl Report {
 impl Card for Report {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let rate = self.rate.map_or_else(|| "as fast as it goes".to_owned(), |rate| format!("{rate}/s, open loop"));
+        let in_flight = match self.over {
+            "streams" => format!("{} unconfirmed and {} prefetched each", self.unconfirmed, self.prefetch),
+            _ => format!("{} outstanding", self.outstanding),
+        };
         let mut fields = vec![
-            ("measured", format!("{}, {rate}", self.what)),
+            ("measured", format!("{} over {}, {rate}", self.what, self.over)),
             (
                 "load",
                 format!(
-                    "{} producers, {} consumers, {} outstanding, {} bytes",
-                    self.producers, self.consumers, self.outstanding, self.size_bytes
+                    "{} producers, {} consumers, {in_flight}, {} bytes",
+                    self.producers, self.consumers, self.size_bytes
                 ),
             ),
         ];
