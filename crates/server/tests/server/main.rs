@@ -1,7 +1,9 @@
 //! One server in this process, spoken to over gRPC as any client would.
 
 mod admin;
+mod exposition;
 mod harness;
+mod http;
 mod lifecycle;
 mod poll;
 mod queue;
