@@ -12,6 +12,9 @@ use tower::ServiceExt as _;
 use crate::exposition::Page;
 use crate::harness::*;
 
+/// The label of what belongs to a Raft group.
+const GROUP: [(&str, &str); 1] = [("group", "1")];
+
 /// An answer: its status, its content type and its body.
 #[derive(Debug)]
 struct Answer {
@@ -102,7 +105,7 @@ async fn a_node_that_waits_for_a_leader_is_live_and_not_ready() {
     assert!(unready.body.ends_with("\nnot ready\n"), "{unready:?}");
     assert_eq!(get(&http, "/livez").await.status, 200, "liveness depends on nobody else");
     let page = page(&http).await;
-    assert_eq!(page.value("ticketrail_raft_has_leader", &[]), Some(0.0));
+    assert_eq!(page.value("ticketrail_raft_has_leader", &GROUP), Some(0.0));
     assert_eq!(page.kinds.get("ticketrail_queue_messages"), None, "a leader alone tells");
     stop.send(()).expect("a running server");
     task.await.expect("no panic").expect("an orderly stop");
@@ -191,15 +194,15 @@ async fn figures_follow_the_traffic() {
     assert_eq!(page.value("ticketrail_grpc_call_duration_seconds_count", &enqueue), Some(1.0));
     assert_eq!(page.value("ticketrail_grpc_calls_in_progress", &[]), Some(0.0));
 
-    assert_eq!(page.value("ticketrail_raft_role", &[("role", "leader")]), Some(1.0));
-    assert_eq!(page.value("ticketrail_raft_role", &[("role", "follower")]), Some(0.0));
-    assert_eq!(page.value("ticketrail_raft_leader_id", &[]), Some(1.0));
-    assert_eq!(page.value("ticketrail_raft_elections_total", &[]), Some(1.0), "its first start");
-    let applied = page.value("ticketrail_raft_applied_index", &[]);
-    assert!(applied > Some(3.0) && applied <= page.value("ticketrail_raft_last_log_index", &[]), "{applied:?}");
-    assert!(page.value("ticketrail_raft_log_held_bytes", &[]) > Some(0.0));
-    assert!(page.value("ticketrail_scheduler_idle_seconds", &[]).is_some());
-    assert_eq!(page.value("ticketrail_leases_watched", &[]), Some(1.0));
+    assert_eq!(page.value("ticketrail_raft_role", &[GROUP[0], ("role", "leader")]), Some(1.0));
+    assert_eq!(page.value("ticketrail_raft_role", &[GROUP[0], ("role", "follower")]), Some(0.0));
+    assert_eq!(page.value("ticketrail_raft_leader_id", &GROUP), Some(1.0));
+    assert_eq!(page.value("ticketrail_raft_elections_total", &GROUP), Some(1.0), "its first start");
+    let applied = page.value("ticketrail_raft_applied_index", &GROUP);
+    assert!(applied > Some(3.0) && applied <= page.value("ticketrail_raft_last_log_index", &GROUP), "{applied:?}");
+    assert!(page.value("ticketrail_raft_log_held_bytes", &GROUP) > Some(0.0));
+    assert!(page.value("ticketrail_scheduler_idle_seconds", &GROUP).is_some());
+    assert_eq!(page.value("ticketrail_leases_watched", &GROUP), Some(1.0));
     let syncs = page.value("ticketrail_log_sync_duration_seconds_count", &[]);
     assert!(syncs >= Some(4.0), "a vote, and an entry for each call that changed something: {syncs:?}");
     assert!(page.value("ticketrail_log_sync_size_entries_sum", &[]) >= Some(4.0));
@@ -242,7 +245,7 @@ async fn a_caller_that_goes_away_is_counted_as_cancelled() {
     let mut client = server.queues().await;
     let poll_call = tokio::spawn(async move { client.receive(receive("orders", 1, Duration::from_secs(60))).await });
     parked(&server, 1).await;
-    assert_eq!(page(&http).await.value("ticketrail_parked_receives", &[]), Some(1.0));
+    assert_eq!(page(&http).await.value("ticketrail_parked_receives", &GROUP), Some(1.0));
     poll_call.abort();
     let labels =
         [("grpc_service", "ticketrail.v1.QueueService"), ("grpc_method", "Receive"), ("grpc_code", "CANCELLED")];
