@@ -69,6 +69,8 @@ impl Server {
             .arg("--data-dir")
             .arg(self.data_dir())
             .args(["--listen", &self.address])
+            // Several servers run on this machine.
+            .args(["--http-listen", "none"])
             .arg("--ready-file")
             .arg(&ready)
             .args(&self.extra)

@@ -27,7 +27,7 @@ async fn a_directory_and_a_port_have_one_server() -> anyhow::Result<()> {
         (other.path().join("data"), address.as_str(), address.as_str()),
     ] {
         let output = Command::new(rail()?)
-            .args(["serve", "--listen", listen, "--data-dir"])
+            .args(["serve", "--http-listen", "none", "--listen", listen, "--data-dir"])
             .arg(&data_dir)
             .stdin(Stdio::null())
             .output()?;

@@ -30,6 +30,7 @@ pub fn query(view: &dyn View, query: &Query) -> Result<Answer, Fault> {
     Ok(match query {
         Query::Clock => Answer::Clock(clock(txn)),
         Query::Queues { namespace, after, limit } => Answer::Queues(queues(txn, namespace, after, *limit)?),
+        Query::AllQueues { after, limit } => Answer::Queues(all_queues(txn, *after, *limit)?),
         Query::Queue(name) => Answer::Queue(match txn.queue_id(name)? {
             Some(id) => queue(txn, id)?,
             None => None,
@@ -64,6 +65,16 @@ fn queues(txn: &mut Txn<'_>, namespace: &str, after: &str, limit: usize) -> Resu
     let mut infos = Vec::new();
     for (key, value) in txn.overlay.scan(&from, &to, limit.min(limits::PAGE))? {
         let id = keys::last_number(&value).ok_or_else(|| broken("a queue's id", &key, "it is too short"))?;
+        infos.extend(queue(txn, QueueId(id))?);
+    }
+    Ok(infos)
+}
+
+fn all_queues(txn: &mut Txn<'_>, after: Option<QueueId>, limit: usize) -> Result<Vec<QueueInfo>, Fault> {
+    let from = after.map_or_else(|| keys::config(QueueId(0)), |id| keys::after(&keys::config(id)));
+    let mut infos = Vec::new();
+    for (key, _) in txn.overlay.scan(&from, &keys::after(&keys::config(QueueId(u64::MAX))), limit.min(limits::PAGE))? {
+        let id = keys::last_number(&key).ok_or_else(|| broken("a queue's id", &key, "it is too short"))?;
         infos.extend(queue(txn, QueueId(id))?);
     }
     Ok(infos)

@@ -21,6 +21,13 @@ pub enum Query {
         /// How many at most, 1 to [`crate::limits::PAGE`].
         limit: usize,
     },
+    /// The queues of all namespaces, by id: in the order in which they were made.
+    AllQueues {
+        /// Only queues after this one.
+        after: Option<QueueId>,
+        /// How many at most, 1 to [`crate::limits::PAGE`].
+        limit: usize,
+    },
     /// One queue by name.
     Queue(QueueRef),
     /// One queue by id.
@@ -62,7 +69,7 @@ pub enum Query {
 pub enum Answer {
     /// To `Clock`.
     Clock(Clock),
-    /// To `Queues`.
+    /// To `Queues` and `AllQueues`.
     Queues(Vec<QueueInfo>),
     /// To `Queue` and `QueueById`.
     Queue(Option<QueueInfo>),

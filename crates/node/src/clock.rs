@@ -68,7 +68,7 @@ impl Clock {
     }
 
     /// The monotonic clock.
-    pub(crate) fn now(&self) -> Instant {
+    pub fn now(&self) -> Instant {
         monotonic()
     }
 }

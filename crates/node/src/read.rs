@@ -33,7 +33,10 @@ fn is_small(query: &Query) -> bool {
     match query {
         Query::Clock | Query::Queue(_) | Query::QueueById(_) | Query::Get(_) | Query::RequestSeen { .. } => true,
         Query::Deliver(handles) => handles.len() <= FEW,
-        Query::Queues { limit, .. } | Query::Peek { limit, .. } | Query::Leases { limit, .. } => *limit <= FEW,
+        Query::Queues { limit, .. }
+        | Query::AllQueues { limit, .. }
+        | Query::Peek { limit, .. }
+        | Query::Leases { limit, .. } => *limit <= FEW,
     }
 }
 

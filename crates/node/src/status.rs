@@ -33,6 +33,8 @@ pub struct NodeStatus {
     pub flushed_index: Option<u64>,
     /// The index up to which the log is purged.
     pub purged_index: Option<u64>,
+    /// Payload bytes that its log holds.
+    pub log_held_bytes: u64,
     /// Whether it is shutting down.
     pub draining: bool,
     /// Why it is broken, where it is.
@@ -89,6 +91,7 @@ impl Shared {
             applied_index: self.state.applied().map(|id| id.index),
             flushed_index: self.state.flushed().map(|id| id.index),
             purged_index: figures.purged,
+            log_held_bytes: self.consensus.held_bytes(),
             draining: self.is_draining(),
             broken: self.broken.reason(),
             disk_low: self.disk.is_low(),

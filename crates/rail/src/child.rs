@@ -145,13 +145,15 @@ impl Server {
         let log_path = dir.join("server.log");
         let listen = listen.to_string();
         let (data, ready_text) = (dir.join("data"), ready.clone());
-        let args: [&OsStr; 8] = [
+        let args: [&OsStr; 10] = [
             "serve".as_ref(),
             "--stop-with-stdin".as_ref(),
             "--data-dir".as_ref(),
             data.as_ref(),
             "--listen".as_ref(),
             listen.as_ref(),
+            "--http-listen".as_ref(),
+            "none".as_ref(),
             "--ready-file".as_ref(),
             ready_text.as_ref(),
         ];

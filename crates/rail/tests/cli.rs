@@ -21,7 +21,7 @@ impl Server {
         let dir = tempfile::tempdir().expect("a directory");
         let mut process = Command::new(env!("CARGO_BIN_EXE_rail"))
             .args(["serve", "--stop-with-stdin", "--listen", "127.0.0.1:0", "--log-format", "json"])
-            .args(["--log-level", "info", "--ballast-bytes", "0 B", "--data-dir"])
+            .args(["--http-listen", "none", "--log-level", "info", "--ballast-bytes", "0 B", "--data-dir"])
             .arg(dir.path().join("data"))
             .args(flags)
             .stdin(Stdio::piped())
@@ -238,11 +238,23 @@ fn a_second_server_on_one_directory_or_port_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let other = dir.path().join("data");
     let other = other.to_str().expect("UTF-8");
-    let serve = ["serve", "--stop-with-stdin", "--data-dir", other, "--ballast-bytes", "0 B", "--listen", &port];
+    let serve = [
+        "serve",
+        "--stop-with-stdin",
+        "--data-dir",
+        other,
+        "--ballast-bytes",
+        "0 B",
+        "--http-listen",
+        "none",
+        "--listen",
+        &port,
+    ];
     server.rail(&serve).ends(1).says("another process");
     let data = server.dir.path().join("data");
     let data = data.to_str().expect("UTF-8");
-    let serve = ["serve", "--data-dir", data, "--ballast-bytes", "0 B", "--listen", "127.0.0.1:0"];
+    let serve =
+        ["serve", "--data-dir", data, "--ballast-bytes", "0 B", "--http-listen", "none", "--listen", "127.0.0.1:0"];
     server.rail(&serve).ends(1).says("error: ");
 }
 

@@ -4,14 +4,16 @@
 //! - `load`: the layers, and what to say of a key that nobody knows;
 //! - `check`: what the values must fulfil together;
 //! - `peers`: the named peers of a cluster;
-//! - `size`: bytes and times as people write them.
+//! - `size`: bytes and times as people write them; `address`: an address that may be none.
 
+mod address;
 mod check;
 mod keys;
 mod load;
 mod peers;
 mod size;
 
+pub use address::MaybeAddress;
 pub(crate) use check::DISK_SLACK;
 pub use keys::{Config, Key, Overrides};
 pub use load::ConfigError;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use ticketrail_api::{
     About, AdminApi, ClusterApi, CommitApi, Leader, MESSAGE_BYTES, NamesLeader, QueueApi, Settings, Streams,
 };
-use ticketrail_node::Handle;
+use ticketrail_node::{Clock, Handle};
 use ticketrail_proto::FILE_DESCRIPTOR_SET;
 use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
 use ticketrail_proto::v1::cluster_service_server::ClusterServiceServer;
@@ -16,9 +16,11 @@ use ticketrail_proto::v1::queue_service_server::QueueServiceServer;
 use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
+use tower::layer::util::{Identity, Stack};
 
 use crate::config::Config;
 use crate::health::Health;
+use crate::metrics::calls::{Calls, CountCalls};
 use crate::storage;
 
 /// Silence after which a connection is asked whether it is still there.
@@ -32,12 +34,23 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Calls at one time on one connection: parked receives are calls.
 const STREAMS: u32 = 4_096;
 
+/// The services, with their calls counted.
+pub(crate) type Services = Router<Stack<CountCalls, Identity>>;
+
+/// No calls yet, of the methods that are served here.
+pub(crate) fn calls() -> anyhow::Result<Arc<Calls>> {
+    let described =
+        [FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET, tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET];
+    Ok(Arc::new(Calls::new(Clock::system(), &described).context("read the descriptions of the services")?))
+}
+
 /// All services of the node behind `handle`. Streams end when `closing` becomes true.
 pub(crate) async fn router(
     config: &Config,
     handle: Handle,
+    calls: Arc<Calls>,
     closing: watch::Receiver<bool>,
-) -> anyhow::Result<(Router, Health)> {
+) -> anyhow::Result<(Services, Health)> {
     let of = handle.clone();
     let leader: Leader = Arc::new(move || {
         let address = of.other_leader()?.client_address;
@@ -71,6 +84,7 @@ pub(crate) async fn router(
         None
     };
     let router = Server::builder()
+        .layer(CountCalls(calls))
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

@@ -2,13 +2,19 @@
 //!
 //! - [`config`]: what it can be told; [`init`]: log lines and the panic hook, once in a process;
 //! - [`run`]: one server, from its data directory to its last flush; [`stop_signal`]: when to stop;
-//! - `storage`: the data directory and its disk; `grpc`: the services; `health`: whether it serves.
+//! - `storage`: the data directory and its disk; `grpc`: the services; `health`: whether it serves;
+//! - `http`: the port for probes and metrics; `phase`: what the server is doing; `probes`: whether it lives and is ready;
+//!   `metrics`: what it tells of itself in figures.
 
 pub mod config;
 mod grpc;
 mod health;
+mod http;
 mod listen;
+mod metrics;
 mod peers;
+mod phase;
+mod probes;
 mod run;
 mod signals;
 mod storage;

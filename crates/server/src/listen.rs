@@ -12,6 +12,8 @@ pub(crate) enum Port {
     Clients,
     /// Peers.
     Peers,
+    /// Probes and metrics.
+    Http,
 }
 
 impl Port {
@@ -19,6 +21,7 @@ impl Port {
         match self {
             Port::Clients => "--listen or TICKETRAIL_LISTEN",
             Port::Peers => "--peer-listen or TICKETRAIL_PEER_LISTEN",
+            Port::Http => "--http-listen or TICKETRAIL_HTTP_LISTEN",
         }
     }
 }

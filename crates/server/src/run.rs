@@ -14,11 +14,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::timeout;
-use tonic::transport::server::{Router, TcpIncoming};
+use tonic::transport::server::TcpIncoming;
 
 use crate::config::Config;
 use crate::health::Health;
+use crate::http::Http;
 use crate::listen::Port;
+use crate::metrics::calls::Calls;
+use crate::phase::Running;
 use crate::storage::ReadyFile;
 use crate::{grpc, listen, peers, storage};
 
@@ -37,6 +40,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     let ready = ReadyFile::prepare(&config.ready_file);
     let listener = listen::listen(config.listen, Port::Clients).await?;
     let address = listener.local_addr().context("tell the address that is listened on")?;
+    let http = Http::open(&config).await?;
     let dir = {
         let config = config.clone();
         tokio::task::spawn_blocking(move || storage::lock(&config)).await.context("open the data directory")??
@@ -50,6 +54,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     };
     peers::serve(&config, &peering, &mut peer_tasks, stop_peers).await?;
     let mut shutdown = pin!(shutdown);
+    http.board.starting("looking for a cluster to belong to");
     let identity = tokio::select! {
         biased;
         () = &mut shutdown => {
@@ -58,7 +63,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
         }
         identity = peering.settle() => identity?,
     };
-    let result = run_node(&config, dir, peering, identity, listener, address, &ready, shutdown).await;
+    let result = run_node(&config, dir, peering, identity, listener, address, &ready, http, shutdown).await;
     // The others may still be in the middle of a call.
     let _ = hang_up.send(());
     if timeout(HANG_UP, async { while peer_tasks.join_next().await.is_some() {} }).await.is_err() {
@@ -81,8 +86,10 @@ async fn run_node(
     listener: TcpListener,
     address: SocketAddr,
     ready: &ReadyFile,
+    mut http: Http,
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<()> {
+    http.board.starting("reading what is on its disk");
     let store = {
         let config = config.clone();
         tokio::task::spawn_blocking(move || storage::open(&config, dir)).await.context("open the stores")??
@@ -94,12 +101,19 @@ async fn run_node(
         Disk::watched(move || storage::is_low(&disk))
     };
     let node_config = NodeConfig { peering: Some(peering), ..node_config(config, &identity) };
+    let syncs = store.log.syncs();
     let node = Node::start(node_config, store.log, store.state, is_low).await?;
+    let first_term = node.handle().status().term;
+    http.board.running(Running { node: node.handle(), first_term, syncs });
     let mut tasks = JoinSet::new();
     tasks.spawn(storage::watch(disk));
-    let result = match serve(config, &node, listener, &mut tasks).await {
+    let result = match serve(config, &node, listener, http.calls.clone(), &mut tasks).await {
         Ok(mut serving) => {
-            let why = until_stopped(config, &node, address, &mut serving, ready, shutdown).await;
+            let why = tokio::select! {
+                why = until_stopped(config, &node, address, &mut serving, ready, shutdown) => why,
+                error = http.failed() => Err(error),
+            };
+            http.board.stopping();
             ready.remove();
             let stopped = stop(node, serving).await;
             why.and(stopped)
@@ -110,6 +124,7 @@ async fn run_node(
         }
     };
     tasks.shutdown().await;
+    http.close().await;
     result
 }
 
@@ -144,10 +159,11 @@ async fn serve(
     config: &Config,
     node: &Node,
     listener: TcpListener,
+    calls: Arc<Calls>,
     tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<Serving> {
     let (closing, closed) = watch::channel(false);
-    let (router, health): (Router, Health) = grpc::router(config, node.handle(), closed).await?;
+    let (router, health) = grpc::router(config, node.handle(), calls, closed).await?;
     let follower = tasks.spawn(health.clone().follow(node.handle()));
     let (hang_up, hung_up) = oneshot::channel::<()>();
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));

@@ -5,6 +5,7 @@
 //! - [`mem`] and `rocks` (feature `rocksdb`): both, in memory and on RocksDB;
 //! - [`identity`], [`lock`], [`watermark`], [`disk`]: whose directory it is, that one process uses it, what must be in
 //!   it, and how much room is left;
+//! - [`histogram`]: how often which values came, counted without a lock;
 //! - `dir` (feature `rocksdb`): a data directory, put together;
 //! - [`error`]: why a directory is refused, and the way out.
 //!
@@ -13,6 +14,7 @@
 pub mod disk;
 pub mod error;
 mod files;
+pub mod histogram;
 pub mod home;
 pub mod identity;
 pub mod lock;

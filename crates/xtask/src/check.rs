@@ -98,7 +98,9 @@ fn touched(paths: &[String]) -> Touched {
             (Some("crates"), Some(folder)) => packages.insert(format!("ticketrail-{folder}")),
             (Some("cluster-tests"), _) => packages.insert(DRIVES_RAIL.to_owned()),
             (Some("proto"), _) => packages.insert("ticketrail-proto".to_owned()),
-            (Some("docs" | "deploy" | ".ci" | "README.md" | "CHANGELOG.md" | "LICENSE"), _)
+            // Its tests check what is in there.
+            (Some("deploy"), _) => packages.insert(DRIVES_RAIL.to_owned()),
+            (Some("docs" | ".ci" | "README.md" | "CHANGELOG.md" | "LICENSE"), _)
             | (Some(".gitignore" | "deny.toml" | "rustfmt.toml"), _) => false,
             _ => return Touched::All,
         };
@@ -157,6 +159,7 @@ mod tests {
 
     #[test]
     fn documents_touch_no_package_and_the_root_touches_all() {
+        assert_eq!(touched_by(&["deploy/Dockerfile"]), packages(&["ticketrail-cluster-tests"]));
         assert_eq!(touched_by(&["README.md", "docs/adr/README.md", ".ci/run"]), packages(&[]));
         for path in ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "clippy.toml"] {
             assert_eq!(touched_by(&["crates/node/src/lib.rs", path]), Touched::All, "{path}");

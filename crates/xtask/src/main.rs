@@ -4,6 +4,7 @@
 //! - [`setup`]: what a build needs from the machine, and how it gets there;
 //! - [`workspace`]: where things are, and how cargo is called; [`report`]: steps, their time, the last line;
 //! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`]: one command each;
+//! - [`deploy_tools`]: the programs that check the files in `deploy/`;
 //! - [`arrows`]: which crate may use what; [`tidy`]: house rules for the text of the tree;
 //! - [`tree`], [`rust_text`]: the files, and the code in a Rust file apart from its comments and strings;
 //! - [`libtest`]: what the output of `cargo test` says.
@@ -13,6 +14,7 @@ mod bench;
 mod check;
 mod ci;
 mod demo;
+mod deploy_tools;
 mod help;
 mod libtest;
 mod report;

@@ -6,6 +6,7 @@ use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use crate::deploy_tools;
 use crate::libtest::{Reader, Tally};
 use crate::report::Report;
 use crate::workspace::{Profile, RAIL_BIN, Workspace};
@@ -37,6 +38,10 @@ pub(crate) fn run_tests(workspace: &Workspace, selection: &[String], rail: Optio
     command.args(selection).args(["--no-fail-fast", "--", "--show-output"]);
     if let Some(rail) = rail {
         command.env(RAIL_BIN, rail);
+        // The tests that drive the program check what deploys it, too.
+        if let Some(tools) = deploy_tools::ensure(workspace) {
+            command.env(deploy_tools::VARIABLE, tools);
+        }
     }
     counted(&mut command, &mut std::io::stdout(), skips_are_failures(), STRAGGLERS)
 }

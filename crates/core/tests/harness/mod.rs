@@ -341,6 +341,18 @@ impl Machine {
             }
             equal("listing", &expected, &shown)?;
         }
+        let mut expected: Vec<_> = self.model.queues.iter().map(|queue| queue.info()).collect();
+        expected.sort_by_key(|info| info.id);
+        let (mut shown, mut after) = (Vec::new(), None);
+        loop {
+            let Answer::Queues(page) = self.ask(&Query::AllQueues { after, limit })? else {
+                return Err("expected queues".into());
+            };
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+            shown.extend(page);
+        }
+        equal("listing of all namespaces", &expected, &shown)?;
         Ok(())
     }
 

@@ -30,13 +30,14 @@ fn hints(config: &Config) -> String {
         _ => format!("\n  export TICKETRAIL_ADDR=http://{address}"),
     };
     format!(
-        "\nTicketrail for development: one node, gRPC on {address}, data in {}. Not for production.\n\
+        "\nTicketrail for development: one node, gRPC on {address}, HTTP on {}, data in {}. Not for production.\n\
          Try, in another terminal:{export}\n\
          \x20 rail msg send orders '{{\"table\": 7}}'\n\
          \x20 rail queue ls\n\
          \x20 rail msg receive orders\n\
          \x20 rail msg ack TOKEN\n\
          Ctrl-C stops it; the data stays.\n",
+        config.http_listen,
         config.data_dir.display()
     )
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Command};
-use ticketrail_server::config::{Age, JoinAs, Key, LogFormat, PeerList, Size};
+use ticketrail_server::config::{Age, JoinAs, Key, LogFormat, MaybeAddress, PeerList, Size};
 use ticketrail_server::{Config, Mode, Overrides};
 
 use crate::exit::{Exit, Failure};
@@ -39,6 +39,8 @@ flags! {
     advertise_client: String = "HOST:PORT",
     join_as: JoinStyle = "HOW",
     snapshot_rate: Size = "SIZE",
+    http_listen: MaybeAddress = "IP:PORT",
+    http_ready_file: PathBuf = "FILE",
     ready_file: PathBuf = "FILE",
     auto_create: bool = "BOOL",
     max_body_bytes: Size = "SIZE",

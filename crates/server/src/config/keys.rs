@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use ticketrail_core::limits;
 
-use super::{Age, JoinAs, LogFormat, Mode, PeerList, Size};
+use super::{Age, JoinAs, LogFormat, MaybeAddress, Mode, PeerList, Size};
 
 /// One key, for documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,10 @@ keys! {
     join_as: JoinAs,
     /// The fastest that a snapshot is sent to a node that comes back or joins, in bytes a second.
     snapshot_rate: Size,
+    /// The address for probes and metrics (HTTP: /livez, /readyz, /metrics), as `IP:PORT`. Port 0: a free one. none: none.
+    http_listen: MaybeAddress,
+    /// A file to write the actual HTTP address to, once probes are answered. Empty: none.
+    http_ready_file: PathBuf,
     /// A file to write the actual address to, once the node serves. Empty: none.
     ready_file: PathBuf,
     /// Whether an enqueue makes a queue that is not there, and a receive waits for one.
@@ -155,6 +159,8 @@ impl Config {
             advertise_client: String::new(),
             join_as: JoinAs::Voter,
             snapshot_rate: Size::mib(256),
+            http_listen: MaybeAddress(Some(SocketAddr::new(IpAddr::V4(ip), 8_080))),
+            http_ready_file: PathBuf::new(),
             ready_file: PathBuf::new(),
             auto_create: true,
             max_body_bytes: Size(limits::BODY_BYTES as u64),

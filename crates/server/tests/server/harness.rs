@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use ticketrail_proto::v1;
 use ticketrail_proto::v1::admin_service_client::AdminServiceClient;
 use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
-use ticketrail_server::config::{Age, Size};
+use ticketrail_server::config::{Age, MaybeAddress, Size};
 use ticketrail_server::{Config, Mode};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -23,6 +23,8 @@ pub(crate) use crate::poll::{DEADLINE, poll};
 pub(crate) fn config(dir: &Path) -> Config {
     Config {
         data_dir: dir.join("data"),
+        http_listen: MaybeAddress(Some(SocketAddr::from(([127, 0, 0, 1], 0)))),
+        http_ready_file: dir.join("http"),
         ready_file: dir.join("ready"),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         heartbeat: Age::millis(20),
@@ -80,6 +82,11 @@ impl Server {
     /// Stops it in order; returns its directory.
     pub(crate) async fn stop(self) -> TempDir {
         self.begin_stop().wait().await
+    }
+
+    /// Where it answers probes.
+    pub(crate) fn http(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("http")).expect("an HTTP address")
     }
 
     /// A connection of its own.

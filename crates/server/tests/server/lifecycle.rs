@@ -53,7 +53,7 @@ async fn a_port_in_use_is_named() {
 #[tokio::test]
 async fn a_second_server_on_one_directory_is_refused_with_the_pid_of_the_first() {
     let server = Server::start().await;
-    let second = Config { ready_file: "".into(), ..config(server.dir.path()) };
+    let second = Config { ready_file: "".into(), http_ready_file: "".into(), ..config(server.dir.path()) };
     let error = ticketrail_server::run(second, std::future::pending()).await.unwrap_err();
     let text = format!("{error:#}");
     assert!(text.contains("LOCK") && text.contains(&format!("process {}", std::process::id())), "{text}");

@@ -3,7 +3,9 @@
 mod admin;
 mod commits;
 mod consume;
+mod exposition;
 mod harness;
+mod http;
 mod lifecycle;
 mod poll;
 mod produce;

@@ -6,6 +6,7 @@ mod group;
 mod keys;
 mod open;
 mod options;
+mod syncs;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rocksdb::ReadOptions;
 use ticketrail_core::GroupId;
 
 pub use self::options::LogOptions;
+pub use self::syncs::Syncs;
 
 use self::core::{Core, Marks, Op, State};
 use self::group::{Budget, Located, Place, RECORD_OVERHEAD};
@@ -46,12 +48,18 @@ impl RocksLog {
             room: Condvar::new(),
             closed: Condvar::new(),
             marks: Mutex::new(marks),
+            syncs: Arc::default(),
             options,
         });
         let mut log = RocksLog { core, threads: Vec::new() };
         log.spawn("log-committer", committer::run)?;
         log.spawn("log-watermark", mark_until_closed)?;
         Ok(log)
+    }
+
+    /// What its synced writes were like; outlives the log.
+    pub fn syncs(&self) -> Arc<Syncs> {
+        Arc::clone(&self.core.syncs)
     }
 
     fn spawn(&mut self, name: &str, run: fn(&Core)) -> Result<(), OpenError> {

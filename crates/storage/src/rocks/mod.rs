@@ -4,5 +4,5 @@ mod codec;
 mod log;
 mod state;
 
-pub use log::{LogOptions, RocksLog};
+pub use log::{LogOptions, RocksLog, Syncs};
 pub use state::{RocksState, StateCheckpoint, StateIncoming, StateOptions};

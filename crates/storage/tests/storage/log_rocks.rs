@@ -201,3 +201,20 @@ fn a_failed_write_poisons() {
     let read = log.read(GROUPS[0], 0..durable, usize::MAX).unwrap();
     assert_eq!(read.len() as u64, durable);
 }
+
+#[test]
+fn synced_writes_are_measured_before_they_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = RocksLog::open(options(dir.path())).unwrap();
+    let syncs = log.syncs();
+    assert_eq!(syncs.micros.read().count(), 0);
+    let group = GroupId::QUEUES;
+    call_durably(&log, &Op::Append(group, vec![record(1, 1, 100), record(1, 2, 100)]));
+    assert_eq!((syncs.micros.read().count(), syncs.entries.read().sum), (1, 2));
+    assert!((200..1_000).contains(&syncs.bytes.read().sum), "{:?}", syncs.bytes.read());
+    log.save_committed(group, Some(id(1, 1)));
+    call_durably(&log, &Op::Append(group, vec![record(1, 3, 100)]));
+    assert_eq!(syncs.entries.read().sum, 3);
+    drop(log);
+    assert!(syncs.micros.read().count() >= 2, "what it was like outlives the log");
+}

@@ -103,6 +103,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("openraft-rt-tokio", &["ticketrail-node"]),
     ("figment", &["ticketrail-server"]),
     ("axum", &["ticketrail-server"]),
+    ("prometheus-client", &["ticketrail-server"]),
     ("clap", &["ticketrail"]),
     ("clap_complete", &["ticketrail"]),
     ("cargo_metadata", &["ticketrail-xtask"]),

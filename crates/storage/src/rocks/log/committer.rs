@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use rocksdb::{WriteBatch, WriteOptions};
 use ticketrail_core::GroupId;
@@ -131,8 +132,13 @@ impl Committer<'_> {
             }
         }
         let mut options = WriteOptions::default();
-        options.set_sync(ops.iter().any(Op::wants_sync));
+        let synced = ops.iter().any(Op::wants_sync);
+        options.set_sync(synced);
+        let (bytes, begun) = (batch.size_in_bytes(), Instant::now());
         self.core.db.write_opt(batch, &options).map_err(|error| format!("a write failed: {error}"))?;
+        if synced {
+            self.core.syncs.note(begun.elapsed(), bytes, ops.iter().map(Op::entries).sum());
+        }
         self.note(ops);
         // A vote must be known to be durable before anybody hears of it.
         if ops.iter().any(|op| matches!(op, Op::Vote { .. })) {

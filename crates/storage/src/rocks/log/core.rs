@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{ColumnFamily, DB};
@@ -10,6 +11,7 @@ use ticketrail_core::GroupId;
 use super::LogOptions;
 use super::group::{Counted, Group};
 use super::keys;
+use super::syncs::Syncs;
 use crate::log::{Done, LogError, LogId, Vote};
 use crate::watermark::{self, Watermarks};
 
@@ -30,6 +32,14 @@ impl Op {
         match self {
             Op::Append { records, .. } => OP_OVERHEAD + records.iter().map(Counted::cost).sum::<usize>(),
             Op::Vote { .. } | Op::Committed { .. } | Op::Truncate { .. } | Op::Purge { .. } => OP_OVERHEAD,
+        }
+    }
+
+    /// How many entries it appends.
+    pub(super) fn entries(&self) -> usize {
+        match self {
+            Op::Append { records, .. } => records.len(),
+            Op::Vote { .. } | Op::Committed { .. } | Op::Truncate { .. } | Op::Purge { .. } => 0,
         }
     }
 
@@ -96,6 +106,7 @@ pub(super) struct Core {
     /// The log is closing.
     pub(super) closed: Condvar,
     pub(super) marks: Mutex<Marks>,
+    pub(super) syncs: Arc<Syncs>,
 }
 
 impl Core {
