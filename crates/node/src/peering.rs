@@ -60,6 +60,8 @@ pub struct PeeringConfig {
     /// The named peers, itself among them, as name and `HOST:PORT`: at most 99. The first may found the cluster. None:
     /// this node is a cluster of its own.
     pub peers: Vec<(String, String)>,
+    /// Whether it may found the cluster, where it is the first of its peers or has none.
+    pub may_found: bool,
     /// Whether it wants a vote, where it joins.
     pub wants_vote: bool,
     /// How its peers are reached.
@@ -76,6 +78,7 @@ impl PeeringConfig {
         Self {
             member: Member::default(),
             peers: Vec::new(),
+            may_found: true,
             wants_vote: true,
             connector: Connector::tcp(),
             clock: Clock::default(),
@@ -85,7 +88,7 @@ impl PeeringConfig {
 
     /// Whether this node may found the cluster.
     fn is_founder(&self) -> bool {
-        self.peers.first().is_none_or(|(name, _)| *name == self.member.name)
+        self.may_found && self.peers.first().is_none_or(|(name, _)| *name == self.member.name)
     }
 
     fn others(&self) -> impl Iterator<Item = &(String, String)> {

@@ -118,7 +118,7 @@ impl Shared {
                 }
             }
         }
-        let refusal = if !commit.enqueue.is_empty() && self.disk.is_low() {
+        let refusal = if !commit.enqueue.is_empty() && self.has_no_room() {
             Some(CallError::DiskLow)
         } else if let Err(too_large) = check_sizes(commit) {
             Some(too_large)

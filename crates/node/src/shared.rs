@@ -1,5 +1,6 @@
 //! What all of a node's handles and tasks share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,6 +76,14 @@ impl Shared {
     pub(crate) fn serves(&self) -> bool {
         let reachable = self.leads() || matches!(self.place(), Place::At(_));
         reachable && self.broken.reason().is_none() && !self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Whether enqueues are refused for want of room: this node's disk is past its mark, or the voters whose disks are not
+    /// are no quorum.
+    pub(crate) fn has_no_room(&self) -> bool {
+        let members = self.peers.members();
+        let roomy = |set: &BTreeSet<u64>| set.iter().filter(|node| !self.peers.disk_low(**node)).count();
+        self.disk.is_low() || members.voters.iter().any(|set| roomy(set) <= set.len() / 2)
     }
 
     /// Whether this node leads and has applied what came before.

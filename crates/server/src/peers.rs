@@ -32,6 +32,7 @@ pub(crate) fn peering(config: &Config, home: FileHome, client_port: u16) -> anyh
     let config = PeeringConfig {
         member,
         peers: config.peers.0.clone(),
+        may_found: config.may_found,
         wants_vote: config.join_as == JoinAs::Voter,
         connector: Connector::tcp(),
         ..PeeringConfig::alone()

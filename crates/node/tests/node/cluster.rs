@@ -141,7 +141,23 @@ impl Cluster {
         self.starting(at, name).await
     }
 
+    /// Starts a place that knows only itself, and founds nothing.
+    pub(crate) fn starting_alone(&self, at: usize) -> impl Future<Output = Result<Running, StartError>> + use<> {
+        let place = &self.places[at];
+        self.starting_with(at, &place.name, vec![(place.name.clone(), place.address.clone())], false)
+    }
+
     fn starting(&self, at: usize, name: &str) -> impl Future<Output = Result<Running, StartError>> + use<> {
+        self.starting_with(at, name, self.peers.clone(), true)
+    }
+
+    fn starting_with(
+        &self,
+        at: usize,
+        name: &str,
+        peers: Vec<(String, String)>,
+        may_found: bool,
+    ) -> impl Future<Output = Result<Running, StartError>> + use<> {
         let place = &self.places[at];
         let peering = PeeringConfig {
             member: Member {
@@ -149,7 +165,8 @@ impl Cluster {
                 peer_address: place.address.clone(),
                 client_address: format!("clients.{name}:50000"),
             },
-            peers: self.peers.clone(),
+            peers,
+            may_found,
             connector: Connector::tcp(),
             ..PeeringConfig::alone()
         };

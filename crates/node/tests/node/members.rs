@@ -113,6 +113,34 @@ async fn a_fourth_node_joins_by_itself_and_an_old_one_leaves() {
 }
 
 #[tokio::test]
+async fn a_node_that_knows_nobody_follows_an_invitation() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.start_all().await;
+    cluster.enqueue("orders", &["a"]).await;
+    let guest = cluster.add_place().await;
+    let address = cluster.places[guest].address.clone();
+    let leader = cluster.running[&cluster.leader().await].node.handle();
+    let nobody = leader.change_members(MemberChange::Add(address.clone())).await;
+    assert!(matches!(nobody, Err(ChangeError::Precondition(_))), "{nobody:?}");
+    let coming = cluster.starting_alone(guest);
+    let inviting = async {
+        let mut invited = None;
+        until_it("the guest to accept", async || {
+            invited = leader.change_members(MemberChange::Add(address.clone())).await.ok();
+            invited.is_some()
+        })
+        .await;
+        invited
+    };
+    let (running, invited) = futures::future::join(coming, inviting).await;
+    cluster.running.insert(guest, running.expect("a node"));
+    assert_eq!(invited, Some(cluster.places[guest].disk.identity().node));
+    cluster.agree().await;
+    // Again changes nothing.
+    assert_eq!(leader.change_members(MemberChange::Add(address)).await.ok(), invited);
+}
+
+#[tokio::test]
 async fn a_wiped_node_comes_back_under_a_new_id_without_a_hand_on_it() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;

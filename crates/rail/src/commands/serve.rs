@@ -37,6 +37,7 @@ flags! {
     peer_listen: SocketAddr = "IP:PORT",
     advertise_peer: String = "HOST:PORT",
     advertise_client: String = "HOST:PORT",
+    may_found: bool = "BOOL",
     join_as: JoinStyle = "HOW",
     snapshot_rate: Size = "SIZE",
     http_listen: MaybeAddress = "IP:PORT",

@@ -67,6 +67,9 @@ keys! {
     /// Where clients reach this node, as `HOST:PORT`, so that they can go to the leader directly. Empty: the host of
     /// advertise_peer and the port of listen.
     advertise_client: String,
+    /// Whether the first of the peers may found a cluster. Off: it waits until it is let in, or invited with
+    /// `rail cluster add`.
+    may_found: bool,
     /// Whether a node that joins gets a vote (voter), or only follows (learner) until `rail cluster promote`.
     join_as: JoinAs,
     /// The fastest that a snapshot is sent to a node that comes back or joins, in bytes a second.
@@ -157,6 +160,7 @@ impl Config {
             peer_listen: SocketAddr::new(IpAddr::V4(ip), 50_001),
             advertise_peer: String::new(),
             advertise_client: String::new(),
+            may_found: true,
             join_as: JoinAs::Voter,
             snapshot_rate: Size::mib(256),
             http_listen: MaybeAddress(Some(SocketAddr::new(IpAddr::V4(ip), 8_080))),
