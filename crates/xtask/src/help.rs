@@ -54,7 +54,7 @@ impl Command {
     fn usage(self) -> &'static str {
         match self {
             Command::Demo => "demo [args of `rail demo`]",
-            Command::Bench => "bench [args of `rail bench`]",
+            Command::Bench => "bench [peers | args of `rail bench`]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -104,7 +104,10 @@ impl Command {
             }
             Command::Bench => {
                 "Builds `rail` in the release profile, which compiles RocksDB once more, and becomes `rail bench` with\n\
-                 the arguments given. `cargo xtask bench --help` shows them all.\n"
+                 the arguments given. `cargo xtask bench --help` shows them all.\n\
+                 `cargo xtask bench peers` measures three nodes beside three of NATS JetStream, which it installs from\n\
+                 PyPI into the target folder: three alternating pairs, throughput and latencies, and the median ratios.\n\
+                 `cargo xtask bench peers --help` shows what can be set.\n"
             }
         }
     }

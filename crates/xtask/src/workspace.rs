@@ -76,13 +76,17 @@ impl Workspace {
 
     /// Builds `rail` and returns the path of the program.
     pub(crate) fn build_rail(&self, profile: Profile) -> Result<PathBuf, String> {
-        let mut command = self.cargo("build");
-        command.args(["--bin", "rail", "--message-format", "json-render-diagnostics"]);
-        // In the dev profile with the whole workspace selected, so that tests find all of it built with the same features.
         match profile {
-            Profile::Dev => command.arg("--workspace"),
-            Profile::Release => command.args(["--package", "ticketrail", "--release"]),
-        };
+            // With the whole workspace selected, so that tests find all of it built with the same features.
+            Profile::Dev => self.build("rail", &["--workspace"]),
+            Profile::Release => self.build("rail", &["--package", "ticketrail", "--release"]),
+        }
+    }
+
+    /// Builds the program `name` and returns its path. `args` say of what and how.
+    pub(crate) fn build(&self, name: &str, args: &[&str]) -> Result<PathBuf, String> {
+        let mut command = self.cargo("build");
+        command.args(["--bin", name, "--message-format", "json-render-diagnostics"]).args(args);
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -92,7 +96,7 @@ impl Workspace {
         for message in Message::parse_stream(std::io::BufReader::new(output)) {
             let message = message.map_err(|error| format!("expected cargo's messages, but reading failed: {error}"))?;
             if let Message::CompilerArtifact(artifact) = message
-                && artifact.target.name == "rail"
+                && artifact.target.name == name
                 && let Some(path) = artifact.executable
             {
                 program = Some(path.into_std_path_buf());
@@ -100,9 +104,9 @@ impl Workspace {
         }
         let status = child.wait().map_err(|error| format!("expected cargo to end, but waiting failed: {error}"))?;
         if !status.success() {
-            return Err("expected `rail` to build, but cargo failed; its messages stand above".to_owned());
+            return Err(format!("expected `{name}` to build, but cargo failed; its messages stand above"));
         }
-        program.ok_or_else(|| "expected cargo to name the program `rail`, but it did not".to_owned())
+        program.ok_or_else(|| format!("expected cargo to name the program `{name}`, but it did not"))
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Row {
 /// ```text
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
-/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node
+/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node;  peers ──► client
 /// ```
 pub(super) const CRATES: &[Row] = &[
     Row {
@@ -42,7 +42,7 @@ pub(super) const CRATES: &[Row] = &[
         uses: &["ticketrail-storage", "ticketrail-core", "ticketrail-proto"],
         outside: None,
         outside_in_tests: &[],
-        never_reaches: &["clap", "figment", "axum"],
+        never_reaches: &["clap", "figment"],
     },
     Row {
         package: "ticketrail-proto",
@@ -87,6 +87,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &[],
     },
     Row {
+        package: "ticketrail-peers",
+        uses: &["ticketrail-client"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["librocksdb-sys", "openraft"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
         outside: None,
@@ -102,6 +109,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("openraft-rt", &["ticketrail-node"]),
     ("openraft-rt-tokio", &["ticketrail-node"]),
     ("figment", &["ticketrail-server"]),
+    ("async-nats", &["ticketrail-peers"]),
     ("axum", &["ticketrail-server"]),
     ("prometheus-client", &["ticketrail-server"]),
     ("clap", &["ticketrail"]),
@@ -117,4 +125,5 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
 ];
 
 /// Arrows that must be optional, so that a crate can be built without what they bring.
-pub(super) const OPTIONAL: &[(&str, &str)] = &[("ticketrail", "ticketrail-server"), ("ticketrail-storage", "rocksdb")];
+pub(super) const OPTIONAL: &[(&str, &str)] =
+    &[("ticketrail", "ticketrail-server"), ("ticketrail-storage", "rocksdb"), ("ticketrail-peers", "async-nats")];
