@@ -68,11 +68,17 @@ impl ClusterInfo {
 }
 
 impl Admin {
-    /// The cluster, as the node that answers sees it.
+    /// The cluster, as the leader sees it where one is known, which sees most; else as the node that answers does.
     ///
     /// # Errors
     /// As every read.
     pub async fn cluster(&self) -> Result<ClusterInfo, Error> {
+        let info = self.cluster_seen().await?;
+        // The first answer has named the leader, to whom the next call goes.
+        if info.leader.is_some_and(|leader| leader != info.answered_by) { self.cluster_seen().await } else { Ok(info) }
+    }
+
+    async fn cluster_seen(&self) -> Result<ClusterInfo, Error> {
         let make = || v1::GetClusterRequest {};
         let send = async |channel, request| service!(ClusterServiceClient, channel).get_cluster(request).await;
         self.client().reading().read(make, send).await.map(ClusterInfo::from_wire)

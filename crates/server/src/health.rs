@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ticketrail_api::{AdminApi, CommitApi, QueueApi};
+use ticketrail_api::{AdminApi, ClusterApi, CommitApi, QueueApi};
 use ticketrail_node::{Handle, Role};
 use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
+use ticketrail_proto::v1::cluster_service_server::ClusterServiceServer;
 use ticketrail_proto::v1::commit_service_server::CommitServiceServer;
 use ticketrail_proto::v1::queue_service_server::QueueServiceServer;
 use tokio::time::MissedTickBehavior;
@@ -32,6 +33,7 @@ impl Health {
         reporter.set_service_status(service_name::<QueueServiceServer<QueueApi>>(), status).await;
         reporter.set_service_status(service_name::<CommitServiceServer<CommitApi>>(), status).await;
         reporter.set_service_status(service_name::<AdminServiceServer<AdminApi>>(), status).await;
+        reporter.set_service_status(service_name::<ClusterServiceServer<ClusterApi>>(), status).await;
     }
 
     /// Serves no longer.
