@@ -14,12 +14,14 @@ use crate::position::Position;
 use crate::receive::Delivery;
 use crate::retry::{self, Attempts, Ended, Next};
 use crate::stream::{Asked, Failed, IN_FLIGHT, Link, Requests, halves, has_room, until};
-use crate::{Client, Error, settle};
+use crate::{Client, Error, settle, wire};
 
 /// Settlements or extensions of one request.
 const BATCH: usize = 1_000;
 /// A stream on which nothing is said is given a stamp so often at the latest: so much too early a lease may seem to end.
 const STAMP_EVERY: Duration = Duration::from_secs(5);
+/// And no more often than this.
+const STAMP_LEAST: Duration = Duration::from_millis(100);
 /// The same as a part of the lease.
 const STAMPS_A_LEASE: u32 = 8;
 
@@ -86,6 +88,7 @@ impl Driver {
         outbox: Arc<Outbox>,
         deliveries: mpsc::Sender<Result<Delivery, Error>>,
     ) -> Self {
+        let stamp_every = stamp_every(start.lease.and_then(wire::duration));
         Self {
             client,
             start,
@@ -99,7 +102,7 @@ impl Driver {
             stopped: false,
             failures: 0,
             began: retry::now(),
-            stamp_every: STAMP_EVERY,
+            stamp_every,
         }
     }
 
@@ -309,12 +312,11 @@ impl Driver {
         for delivery in came.deliveries {
             open.credits = open.credits.saturating_sub(1);
             self.held += 1;
+            if let Some(lease) = delivery.lease_remaining.and_then(wire::duration) {
+                self.stamp_every = stamp_every(Some(lease));
+            }
             let hold = Hold::new(&self.outbox);
             let delivery = Delivery::of_stream(&self.client, delivery, sent_at, hold);
-            let lease = delivery.lease_left();
-            if !lease.is_zero() {
-                self.stamp_every = STAMP_EVERY.min(lease / STAMPS_A_LEASE);
-            }
             match self.deliveries.try_send(Ok(delivery)) {
                 Ok(()) => {}
                 // It is stopped, or the server sends more than was asked for.
@@ -402,6 +404,11 @@ impl Driver {
             }
         }
     }
+}
+
+/// How often stamps are sent, for leases that are so long.
+fn stamp_every(lease: Option<Duration>) -> Duration {
+    lease.map_or(STAMP_EVERY, |lease| STAMP_EVERY.min(lease / STAMPS_A_LEASE)).max(STAMP_LEAST)
 }
 
 fn not_understood(found: String) -> Error {

@@ -48,10 +48,9 @@ impl Consuming {
     }
 
     async fn deliveries(&mut self) -> v1::Deliveries {
-        match self.part().await {
-            Part::Deliveries(deliveries) => deliveries,
-            other => panic!("expected deliveries, but {other:?}"),
-        }
+        let part = self.part().await;
+        let Part::Deliveries(deliveries) = part else { panic!("expected deliveries, but {part:?}") };
+        deliveries
     }
 
     /// As many deliveries as `count`, in whatever parts they come.
@@ -65,10 +64,9 @@ impl Consuming {
     }
 
     async fn settled(&mut self) -> v1::Settled {
-        match self.part().await {
-            Part::Settled(settled) => settled,
-            other => panic!("expected settlements, but {other:?}"),
-        }
+        let part = self.part().await;
+        let Part::Settled(settled) = part else { panic!("expected settlements, but {part:?}") };
+        settled
     }
 
     async fn error(&mut self) -> Status {
@@ -162,7 +160,7 @@ async fn a_message_goes_round_on_one_stream() {
         match stream.part().await {
             Part::Settled(settled) => outcomes = Some(settled),
             Part::Deliveries(mut deliveries) => again = deliveries.deliveries.pop(),
-            other => panic!("{other:?}"),
+            other @ (Part::Extended(_) | Part::Drained(_)) => panic!("{other:?}"),
         }
     }
     let Some(v1::settled::Outcome::Response(response)) = outcomes.expect("settled").outcome else { panic!("refused") };
