@@ -19,7 +19,7 @@ use crate::sessions::Slot;
 use crate::shared::Shared;
 use crate::waiters::{Identity, NotParked, Parked, Ticket, queue_of};
 
-/// How long a receive that has been proposed outlasts its wait: its outcome is on its way.
+/// How long a receive for which there is something outlasts its wait: its outcome is on its way.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What one round in the queue of receives ended with.
@@ -36,7 +36,7 @@ enum Round {
 
 /// The most that a receive may ask for, in bytes: its answer must fit into one message between peers.
 const BYTES_MAX: u64 = 12 << 20;
-/// The least time that a receive has to find the leader, however short its wait.
+/// The least time that a receive has to find the leader and a session, however short its wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A receive over its attempts.
@@ -120,7 +120,7 @@ impl Shared {
             None => {
                 let fits = |slot: &Slot| receiving.repeat || slot.is_of(&self.poll_sessions);
                 if !receiving.slot.as_ref().is_some_and(fits) {
-                    match timeout_at(deadline.max(now + GRACE), self.poll_sessions.reserve()).await {
+                    match timeout_at(deadline.max(now + PATIENCE), self.poll_sessions.reserve()).await {
                         Ok(slot) => receiving.slot = Some(slot),
                         Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
                     }
@@ -152,7 +152,7 @@ impl Shared {
                     let slot = match receiving.slot.take() {
                         Some(slot) => slot,
                         None => {
-                            let by = deadline.max(self.config.clock.now() + GRACE);
+                            let by = deadline.max(self.config.clock.now() + PATIENCE);
                             match timeout_at(by, self.sessions.reserve()).await {
                                 Ok(slot) => slot,
                                 Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
@@ -210,11 +210,14 @@ impl Shared {
     async fn round(&self, mut receiver: Receiver, ticket: &Ticket, receiving: &Receiving, deadline: Instant) -> Round {
         let outcome = match timeout_at(deadline, &mut receiver.waiting.outcome).await {
             Ok(outcome) => outcome,
-            Err(_) if ticket.leave() || receiver.waiting.fate.withdraw() => return Round::Over,
+            Err(_) if ticket.leave() => return Round::Over,
+            Err(_) if !self.leads() && receiver.waiting.fate.withdraw() => return Round::Over,
+            // There is something for it, and it is about to be proposed or has been.
             Err(_) => {
                 let last = self.config.clock.now() + GRACE;
                 match timeout_at(last, &mut receiver.waiting.outcome).await {
                     Ok(outcome) => outcome,
+                    Err(_) if receiver.waiting.fate.withdraw() => return Round::Over,
                     Err(_) => return Round::Ended(Attempt::Over(self.unknown())),
                 }
             }

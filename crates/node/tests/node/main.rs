@@ -2,6 +2,7 @@
 
 mod cluster;
 mod commits;
+mod forwarding;
 mod hours;
 mod members;
 mod poll;
