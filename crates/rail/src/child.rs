@@ -89,20 +89,64 @@ impl Process {
     }
 }
 
-/// One `rail serve` with a directory of its own, which can be killed and started again on the same port.
+/// One `rail serve` with a directory of its own, which can be ended and started again on the same ports.
 #[derive(Debug)]
 pub(crate) struct Server {
     dir: PathBuf,
     listen: SocketAddr,
+    /// What else it is told.
+    flags: Vec<String>,
     process: Process,
 }
 
 impl Server {
-    /// Starts a server in `dir` and waits until it serves.
+    /// Starts a server alone in `dir` and waits until it serves.
     pub(crate) async fn start(dir: &Path) -> anyhow::Result<Self> {
-        let listen = free_port()?;
-        let process = Self::spawn(dir, listen).await?;
-        Ok(Self { dir: dir.to_owned(), listen, process })
+        let [listen] = free_ports()?;
+        // Several servers run on this machine.
+        let mut server = Self::launch(dir, listen, vec!["--http-listen".to_owned(), "none".to_owned()])?;
+        server.serves().await?;
+        Ok(server)
+    }
+
+    /// Starts a server in `dir`, with `flags`, and does not wait for it.
+    pub(crate) fn launch(dir: &Path, listen: SocketAddr, flags: Vec<String>) -> anyhow::Result<Self> {
+        let process = spawn(dir, listen, &flags)?;
+        Ok(Self { dir: dir.to_owned(), listen, flags, process })
+    }
+
+    /// Starts it again, after it has ended, and does not wait for it.
+    pub(crate) fn relaunch(&mut self) -> anyhow::Result<()> {
+        self.process = spawn(&self.dir, self.listen, &self.flags)?;
+        Ok(())
+    }
+
+    /// Whether it serves.
+    pub(crate) fn is_ready(&self) -> bool {
+        std::fs::read_to_string(ready_file(&self.dir)).is_ok_and(|text| text.contains(':'))
+    }
+
+    /// Waits until it serves.
+    pub(crate) async fn serves(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while !self.is_ready() {
+            self.check()?;
+            if Instant::now() > deadline {
+                bail!("expected a server to serve within {READY_WITHIN:?}; see {}", self.log_path().display());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Errors where it has ended.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        match self.process.ended()? {
+            Some(status) => {
+                bail!("expected a server to run, but it ended with {status}; see {}", self.log_path().display())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Its address for clients.
@@ -120,66 +164,48 @@ impl Server {
         self.process.kill_9().await
     }
 
-    /// Starts it again, after it was killed, and waits until it serves.
-    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
-        self.process = Self::spawn(&self.dir, self.listen).await?;
-        Ok(())
-    }
-
     /// Stops it in order.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         self.process.stop().await
     }
-
-    /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.process.ended()
-    }
-
-    async fn spawn(dir: &Path, listen: SocketAddr) -> anyhow::Result<Process> {
-        let ready = dir.join("ready");
-        match std::fs::remove_file(&ready) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            Ok(()) | Err(_) => {}
-        }
-        let log_path = dir.join("server.log");
-        let listen = listen.to_string();
-        let (data, ready_text) = (dir.join("data"), ready.clone());
-        let args: [&OsStr; 10] = [
-            "serve".as_ref(),
-            "--stop-with-stdin".as_ref(),
-            "--data-dir".as_ref(),
-            data.as_ref(),
-            "--listen".as_ref(),
-            listen.as_ref(),
-            "--http-listen".as_ref(),
-            "none".as_ref(),
-            "--ready-file".as_ref(),
-            ready_text.as_ref(),
-        ];
-        let mut process = rail(args, log(&log_path)?)?;
-        let deadline = Instant::now() + READY_WITHIN;
-        while !std::fs::read_to_string(&ready).is_ok_and(|text| text.contains(':')) {
-            if let Some(status) = process.ended()? {
-                bail!("expected the server to start, but it ended with {status}; see {}", log_path.display());
-            }
-            if Instant::now() > deadline {
-                bail!("expected the server to serve within {READY_WITHIN:?}; see {}", log_path.display());
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-        Ok(process)
-    }
 }
 
-/// A port that is free, below those that the system hands out for outgoing connections: a client that reconnects while
-/// the server is down could otherwise be given the server's port as its own, and keep it.
-fn free_port() -> anyhow::Result<SocketAddr> {
+/// Where a server in `dir` says that it serves.
+fn ready_file(dir: &Path) -> PathBuf {
+    dir.join("ready")
+}
+
+fn spawn(dir: &Path, listen: SocketAddr, flags: &[String]) -> anyhow::Result<Process> {
+    let ready = ready_file(dir);
+    match std::fs::remove_file(&ready) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
+    let (data, listen) = (dir.join("data"), listen.to_string());
+    let args: [&OsStr; 8] = [
+        "serve".as_ref(),
+        "--stop-with-stdin".as_ref(),
+        "--data-dir".as_ref(),
+        data.as_ref(),
+        "--listen".as_ref(),
+        listen.as_ref(),
+        "--ready-file".as_ref(),
+        ready.as_ref(),
+    ];
+    rail(args.into_iter().chain(flags.iter().map(OsStr::new)), log(&dir.join("server.log"))?)
+}
+
+/// Ports that are free, below those that the system hands out for outgoing connections: a client that reconnects while
+/// a server is down could otherwise be given the server's port as its own, and keep it.
+pub(crate) fn free_ports<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     let first = 20_000 + u16::try_from(std::process::id() % 10_000)?;
-    (first..first + 2_000)
-        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .find(|address| TcpListener::bind(address).is_ok())
-        .context("expected a free port between 20000 and 32000, but found none")
+    // All are held until all are found.
+    let held: Vec<TcpListener> = (first..first + 2_000)
+        .filter_map(|port| TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok())
+        .take(N)
+        .collect();
+    let ports = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    ports.try_into().ok().with_context(|| format!("expected {N} free ports between 20000 and 32000, but found fewer"))
 }
 
 #[cfg(test)]
@@ -187,11 +213,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_free_port_can_be_bound_and_is_not_ephemeral() {
-        let address = free_port().expect("a port");
-        assert!((20_000..32_000).contains(&address.port()), "{address}");
-        let taken = TcpListener::bind(address).expect("free");
-        assert_ne!(free_port().expect("another").port(), address.port());
+    fn free_ports_can_be_bound_and_are_not_ephemeral() {
+        let ports: [SocketAddr; 3] = free_ports().expect("ports");
+        let taken: Vec<TcpListener> = ports.iter().map(|port| TcpListener::bind(port).expect("free")).collect();
+        assert!(ports.iter().all(|address| (20_000..32_000).contains(&address.port())), "{ports:?}");
+        let [other] = free_ports().expect("another");
+        assert!(!ports.contains(&other));
         drop(taken);
     }
 }

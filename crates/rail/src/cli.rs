@@ -36,7 +36,7 @@ enum Verb {
     /// Run one node for trying things out: loopback only, data in ./ticketrail-data
     #[cfg(feature = "server")]
     Dev(Box<dev::DevArgs>),
-    /// Send real orders through a queue while server and workers are killed, and audit the outcome
+    /// Send real orders through a pipeline on three nodes while leaders and workers are killed; audit the outcome
     #[cfg(feature = "server")]
     Demo(DemoArgs),
     /// Queues: make, look, change, pause, empty

@@ -6,9 +6,10 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use anyhow::Context as _;
 use hyper_util::rt::TokioIo;
 use ticketrail_client::transport::{Channel, Endpoint, Uri};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,20 +31,36 @@ impl Cut {
         self.state.store(ARMED, Ordering::SeqCst);
     }
 
-    /// A channel to `address` over connections that can be cut.
-    pub(crate) fn channel(&self, address: &str) -> anyhow::Result<Channel> {
-        let endpoint = Endpoint::from_shared(address.to_owned())?;
+    /// A channel to any of `addresses`, of which there must be one, over connections that can be cut. Each connection
+    /// goes to the next address that takes it.
+    pub(crate) fn channel(&self, addresses: &[String]) -> anyhow::Result<Channel> {
+        let uris = addresses.iter().map(|address| address.parse()).collect::<Result<Vec<Uri>, _>>()?;
+        let hosts: Arc<[String]> = uris.iter().filter_map(|uri| Some(uri.authority()?.as_str().to_owned())).collect();
+        let endpoint = Endpoint::from(uris.into_iter().next().context("expected an address, but got none")?);
         let state = Arc::clone(&self.state);
-        Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
-            let state = Arc::clone(&state);
+        let next = Arc::new(AtomicUsize::new(0));
+        Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+            let (state, hosts, next) = (Arc::clone(&state), Arc::clone(&hosts), Arc::clone(&next));
             async move {
-                let host = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
-                let stream = TcpStream::connect(host).await?;
+                let stream = connect(&hosts, &next).await?;
                 stream.set_nodelay(true)?;
                 Ok::<_, io::Error>(TokioIo::new(Line { stream, state }))
             }
         })))
     }
+}
+
+/// A connection to the first of `hosts` that takes it, from the one whose turn it is.
+async fn connect(hosts: &[String], next: &AtomicUsize) -> io::Result<TcpStream> {
+    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for _ in hosts {
+        let host = &hosts[next.fetch_add(1, Ordering::Relaxed) % hosts.len()];
+        match TcpStream::connect(host).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// A connection that can be cut.
@@ -112,5 +129,19 @@ mod tests {
         let error = line.read_exact(&mut reply).await.expect_err("cut");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(cut.state.load(Ordering::SeqCst), OPEN, "the next connection is whole");
+    }
+
+    #[tokio::test]
+    async fn whoever_takes_the_connection_is_good() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let up = listener.local_addr().expect("address").to_string();
+        let gone = TcpListener::bind("127.0.0.1:0").await.expect("bound").local_addr().expect("address").to_string();
+        let next = AtomicUsize::new(0);
+        for _ in 0..2 {
+            let stream = connect(&[gone.clone(), up.clone()], &next).await.expect("connected");
+            assert_eq!(stream.peer_addr().expect("address").to_string(), up);
+        }
+        connect(&[gone], &next).await.expect_err("nobody there");
+        connect(&[], &next).await.expect_err("nobody named");
     }
 }

@@ -9,6 +9,8 @@ static COMPRESSED: &[u8] = include_bytes!("../../data/cdnow_orders.csv.gz");
 
 /// Orders in the data set.
 pub(crate) const ORDERS: usize = 69_659;
+/// CDs of one order that the shelf holds.
+const SHELF: u32 = 14;
 
 /// One order, and the body of its message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +33,33 @@ impl Order {
         self.cents == 0
     }
 
-    /// Whether its first attempt fails: 3 %, chosen by a hash of its number.
+    /// Whether its first charge fails: 3 %, chosen by a hash of its number.
     pub(crate) fn fails_first(&self) -> bool {
         fnv1a(self.order.as_bytes()) % 100 < 3
+    }
+
+    /// Whether its message is sent with a body that cannot be read: 0.5 %, chosen by a hash of its number.
+    pub(crate) fn is_malformed(&self) -> bool {
+        fnv1a(format!("body of {}", self.order).as_bytes()).is_multiple_of(200)
+    }
+
+    /// Whether it wants more CDs than there are of one.
+    pub(crate) fn exceeds_shelf(&self) -> bool {
+        self.items > SHELF
+    }
+
+    /// Whether nobody knows where its customer lives: 0.5 %, chosen by a hash of the customer's number.
+    pub(crate) fn lacks_address(&self) -> bool {
+        fnv1a(format!("address of {}", self.customer).as_bytes()).is_multiple_of(200)
+    }
+
+    /// The body of its message: JSON, or half of it.
+    pub(crate) fn body(&self) -> anyhow::Result<Vec<u8>> {
+        let mut body = serde_json::to_vec(self).context("the body of an order")?;
+        if self.is_malformed() {
+            body.truncate(body.len() / 2);
+        }
+        Ok(body)
     }
 }
 
@@ -111,6 +137,17 @@ mod tests {
         assert!((1_800..2_400).contains(&failing), "{failing} of {ORDERS}");
         let again = all.iter().filter(|order| order.fails_first()).count();
         assert_eq!(failing, again);
+    }
+
+    #[test]
+    fn only_a_whole_body_is_read() {
+        let some = orders(1_000).expect("readable");
+        let malformed = some.iter().filter(|order| order.is_malformed()).count();
+        assert!((1..20).contains(&malformed), "{malformed}");
+        for order in &some {
+            let read = serde_json::from_slice::<Order>(&order.body().expect("a body")).ok();
+            assert_eq!(read.as_ref(), (!order.is_malformed()).then_some(order));
+        }
     }
 
     #[test]

@@ -37,24 +37,22 @@ pub(crate) enum ProducerLine {
     },
 }
 
-/// What a worker writes.
+/// What a worker of a stage writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub(crate) enum WorkerLine {
-    /// A receive whose reply was that of an earlier attempt: a duplicate was absorbed.
-    ReceiveReplayed {
-        /// How many messages it held.
-        messages: usize,
-    },
-    /// A delivery was worked on; written before its ack is sent.
+    /// A delivery was worked on; written before its commit is sent.
     Invoked(Invocation),
-    /// What the queue answered to its ack or nack.
+    /// What the queue answered to its commit, ack or nack.
     Settled {
         /// The delivery.
         #[serde(flatten)]
         invocation: Invocation,
         /// The answer.
         outcome: AckOutcome,
+        /// The message for the next stage that was enqueued by the same commit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<String>,
         /// Whether the reply was that of an earlier attempt: a duplicate was absorbed.
         replayed: bool,
         /// When the reply came, in nanoseconds of the machine's monotonic clock.
@@ -85,15 +83,15 @@ pub(crate) enum Charge {
     Charged,
     /// The order stood in the charge ledger already.
     AlreadyCharged,
-    /// Not charged: the attempt failed before.
+    /// Not charged: the attempt failed before, or it is none of payment's.
     None,
 }
 
-/// What the queue answered to an ack or a nack.
+/// What the queue answered to a commit, an ack or a nack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AckOutcome {
-    /// The ack: finished.
+    /// Finished, and at all stages but the last one enqueued for the next.
     Acked,
     /// A permanent nack: in the dead-letter queue.
     DeadLettered,
@@ -263,13 +261,14 @@ mod tests {
                 invoked_ns: 5,
             },
             outcome: AckOutcome::Acked,
+            child: Some("2.1.m5.1".to_owned()),
             replayed: true,
             at_ns: 9,
         };
         let text = serde_json::to_string(&settled).expect("json");
         assert_eq!(
             text,
-            r#"{"line":"settled","order":"CD-1","message":"1.1.m4.1","receive_count":2,"charge":"already_charged","invoked_ns":5,"outcome":"acked","replayed":true,"at_ns":9}"#
+            r#"{"line":"settled","order":"CD-1","message":"1.1.m4.1","receive_count":2,"charge":"already_charged","invoked_ns":5,"outcome":"acked","child":"2.1.m5.1","replayed":true,"at_ns":9}"#
         );
         assert_eq!(serde_json::from_str::<WorkerLine>(&text).expect("read"), settled);
     }

@@ -1,8 +1,10 @@
 //! A producer process of the demo: sends its share of the orders, and writes down what was acknowledged.
 //!
-//! One producer cuts its connection at every 100th order, after sending and before reading; the SDK repeats the request
-//! under the same id. A cut that did not take effect (the reply was not that of an earlier attempt) is owed, and made
-//! up for at the next order.
+//! The first producer sends by calls, and cuts its connection at every 100th order, after sending and before reading;
+//! the SDK repeats the request under the same id. A cut that did not take effect (the reply was not that of an earlier
+//! attempt) is owed, and made up for at the next order. The others send over a stream.
+//!
+//! The last orders are sent slowly until `hurry` comes on stdin, so that no fault finds all orders sent.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +12,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use ticketrail_client::{Client, Error, Sent};
+use ticketrail_client::{Client, Error, NewMessage, Producer, Sent};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::cut::Cut;
 use super::dataset::{self, Order};
 use super::ledger::{Ledger, ProducerLine};
+use super::stage::Stage;
 use crate::clock::monotonic_ns;
 use crate::exit::{Exit, Failure};
 
@@ -30,17 +33,22 @@ pub(crate) const CUT_EVERY: usize = 100;
 const CUT_AT: usize = 50;
 /// A cut that has not taken effect after so long never will.
 const CUT_WITHIN: Duration = Duration::from_secs(30);
-/// How long an order is tried; killing and restarting the server takes a small part of it.
+/// How long an order is tried; a change of leader takes a small part of it.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// What tells it to send the last orders as fast as the others.
+pub(crate) const HURRY: &str = "hurry";
+/// So many of a hundred orders are sent before it goes slowly.
+const SLOW_FROM_PERCENT: usize = 75;
+/// So many times as slowly.
+const SLOWLY: u32 = 4;
+/// And so long for each order at least.
+const SLOW_MIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub(crate) struct ProducerArgs {
-    /// The server's address
-    #[arg(long)]
-    address: String,
-    /// The queue
-    #[arg(long)]
-    queue: String,
+    /// The servers' addresses
+    #[arg(long, value_delimiter = ',')]
+    addresses: Vec<String>,
     /// The ledger to append to
     #[arg(long)]
     ledger: PathBuf,
@@ -73,23 +81,32 @@ fn owner(index: usize, producers: usize) -> usize {
 }
 
 pub(crate) async fn run(args: ProducerArgs) -> Result<Exit, Failure> {
+    let (hurry, hurried) = watch::channel(false);
     tokio::select! {
-        done = produce(args) => done,
-        () = stdin_closed() => Err(Failure::new(Exit::Failed, "stdin was closed", "run `rail demo`")),
+        done = produce(args, hurried) => done,
+        () = listen(hurry) => Err(Failure::new(Exit::Failed, "stdin was closed", "run `rail demo`")),
     }
 }
 
-/// Whoever started it is gone.
-async fn stdin_closed() {
+/// Takes commands until whoever started it is gone.
+async fn listen(hurry: watch::Sender<bool>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Ok(Some(_)) = lines.next_line().await {}
+    while let Ok(Some(line)) = lines.next_line().await {
+        if line == HURRY {
+            hurry.send_replace(true);
+        }
+    }
 }
 
-async fn produce(args: ProducerArgs) -> Result<Exit, Failure> {
+async fn produce(args: ProducerArgs, hurried: watch::Receiver<bool>) -> Result<Exit, Failure> {
     let orders = dataset::orders(args.orders)?;
-    let client = Client::builder().address(&args.address).timeout(CALL_TIMEOUT).connect()?;
+    let client = Client::builder().addresses(&args.addresses).timeout(CALL_TIMEOUT).connect()?;
     let cut = Cut::default();
-    let cutting = Client::builder().channel(cut.channel(&args.address)?).timeout(CALL_TIMEOUT).connect()?;
+    let cutting = Client::builder().channel(cut.channel(&args.addresses)?).timeout(CALL_TIMEOUT).connect()?;
+    let way = match args.number {
+        0 => Way::Calls(client),
+        _ => Way::Stream(Arc::new(client.queue(Stage::Orders.queue()).producer())),
+    };
 
     let (lines, written) = mpsc::channel(IN_FLIGHT * 2);
     let ledger = Ledger::open(&args.ledger)?;
@@ -97,30 +114,27 @@ async fn produce(args: ProducerArgs) -> Result<Exit, Failure> {
 
     let room = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut flying = JoinSet::new();
-    let started = Instant::now();
+    let mut pace = Pace::new(&args, hurried);
     let mut owed = Owed::default();
     for (index, order) in orders.into_iter().enumerate() {
         if owner(index, args.producers) != args.number {
             continue;
         }
-        if args.rate > 0 {
-            let position = u32::try_from(index).context("more orders than can be counted")?;
-            tokio::time::sleep_until(started + Duration::from_secs(1) * position / args.rate).await;
-        }
+        pace.wait(index).await?;
         if is_cut(index) {
             owed.add();
         }
         if owed.any() {
-            let line = send_cut(&cutting, &cut, &args.queue, order).await;
+            let line = send_cut(&cutting, &cut, order).await;
             let took_effect = matches!(&line, ProducerLine::Acknowledged { replayed: true, .. });
             lines.send(line).await.context("the ledger's writer has ended")?;
             owed.tried(took_effect)?;
             continue;
         }
         let permit = Arc::clone(&room).acquire_owned().await.context("the semaphore is never closed")?;
-        let (client, queue, lines) = (client.clone(), args.queue.clone(), lines.clone());
+        let (way, lines) = (way.clone(), lines.clone());
         flying.spawn(async move {
-            let line = line(&order.order, false, send(&client, &queue, &order).await);
+            let line = line(&order.order, false, way.send(&order).await);
             let sent = lines.send(line).await;
             drop(permit);
             sent
@@ -135,6 +149,53 @@ async fn produce(args: ProducerArgs) -> Result<Exit, Failure> {
     drop(lines);
     writer.await.context("the ledger's writer")??;
     owed.settled()
+}
+
+/// When each order is due.
+#[derive(Debug)]
+struct Pace {
+    /// For each order of all producers.
+    every: Duration,
+    /// For each of the last ones, until it is told to hurry.
+    slowly: Duration,
+    slow_from: usize,
+    hurried: watch::Receiver<bool>,
+    due: Instant,
+    last: usize,
+}
+
+impl Pace {
+    fn new(args: &ProducerArgs, hurried: watch::Receiver<bool>) -> Self {
+        let every = Duration::from_secs(1).checked_div(args.rate).unwrap_or_default();
+        Self {
+            every,
+            slowly: (every * SLOWLY).max(SLOW_MIN),
+            slow_from: args.orders * SLOW_FROM_PERCENT / 100,
+            hurried,
+            due: Instant::now(),
+            last: 0,
+        }
+    }
+
+    /// Waits until the order at `index` is due.
+    async fn wait(&mut self, index: usize) -> anyhow::Result<()> {
+        let passed = u32::try_from(index - self.last).context("more orders than can be counted")?;
+        self.last = index;
+        let hurries = index < self.slow_from || *self.hurried.borrow();
+        self.due += passed * if hurries { self.every } else { self.slowly };
+        if hurries {
+            sleep_until(self.due).await;
+            return Ok(());
+        }
+        tokio::select! {
+            () = sleep_until(self.due) => {}
+            hurried = self.hurried.changed() => {
+                hurried.context("nobody can tell it to hurry any more")?;
+                self.due = Instant::now();
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Cuts that have not taken effect yet.
@@ -173,33 +234,49 @@ impl Owed {
     }
 }
 
-async fn send(client: &Client, queue: &str, order: &Order) -> Result<Sent, Error> {
-    let body = serde_json::to_vec(order).unwrap_or_default();
-    client
-        .queue(queue)
-        .send(body)
+/// How orders are sent.
+#[derive(Debug, Clone)]
+enum Way {
+    /// Each by a call.
+    Calls(Client),
+    /// All over one stream.
+    Stream(Arc<Producer>),
+}
+
+impl Way {
+    async fn send(&self, order: &Order) -> anyhow::Result<Sent> {
+        let message = message(order)?;
+        Ok(match self {
+            Way::Calls(client) => client.queue(Stage::Orders.queue()).send(message).await?,
+            Way::Stream(producer) => producer.send(message).await?.await?,
+        })
+    }
+}
+
+fn message(order: &Order) -> anyhow::Result<NewMessage> {
+    Ok(NewMessage::new(order.body()?)
         .content_type("application/json")
         .message_type("order.placed")
         .tag("order", &order.order)
-        .tag("customer", &order.customer)
-        .await
+        .tag("customer", &order.customer))
 }
 
 /// Sends an order over a connection that is cut before its reply is read.
-async fn send_cut(client: &Client, cut: &Cut, queue: &str, order: Order) -> ProducerLine {
+async fn send_cut(client: &Client, cut: &Cut, order: Order) -> ProducerLine {
     // A connection is made, and a session opened, before it is armed: what is cut is the order's own reply.
     let warm = async {
         client.admin().status().await?;
         client.warm_up().await
     };
-    if let Err(error) = warm.await {
-        return line(&order.order, false, Err(error));
+    let warm: Result<(), Error> = warm.await;
+    if let Err(error) = warm {
+        return line(&order.order, false, Err(error.into()));
     }
     cut.arm();
-    line(&order.order, true, send(client, queue, &order).await)
+    line(&order.order, true, Way::Calls(client.clone()).send(&order).await)
 }
 
-fn line(order: &str, cut: bool, result: Result<Sent, Error>) -> ProducerLine {
+fn line(order: &str, cut: bool, result: anyhow::Result<Sent>) -> ProducerLine {
     let order = order.to_owned();
     match result {
         Ok(sent) => ProducerLine::Acknowledged {
@@ -209,7 +286,7 @@ fn line(order: &str, cut: bool, result: Result<Sent, Error>) -> ProducerLine {
             cut,
             at_ns: monotonic_ns(),
         },
-        Err(error) => ProducerLine::Failed { order, error: error.to_string() },
+        Err(error) => ProducerLine::Failed { order, error: format!("{error:#}") },
     }
 }
 
@@ -248,5 +325,27 @@ mod tests {
         owed.tried(true).expect("made up for");
         assert!(!owed.any());
         assert!(owed.settled().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_orders_are_slow_until_it_is_told_to_hurry() {
+        let (hurry, hurried) = watch::channel(false);
+        let args = ProducerArgs {
+            addresses: Vec::new(),
+            ledger: PathBuf::new(),
+            orders: 100,
+            number: 0,
+            producers: 1,
+            rate: 10,
+        };
+        let mut pace = Pace::new(&args, hurried);
+        let started = Instant::now();
+        pace.wait(74).await.expect("due");
+        assert_eq!(started.elapsed(), Duration::from_millis(7_400));
+        pace.wait(76).await.expect("due");
+        assert_eq!(started.elapsed(), Duration::from_millis(8_200));
+        hurry.send_replace(true);
+        pace.wait(80).await.expect("due");
+        assert_eq!(started.elapsed(), Duration::from_millis(8_600));
     }
 }

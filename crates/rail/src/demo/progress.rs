@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use super::stage::Stage;
 use crate::output;
 
 /// Without a terminal a line is printed so often.
-const LINE_EVERY: Duration = Duration::from_secs(2);
+const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// How far the orders are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,10 +19,17 @@ pub(crate) struct Standing {
     pub(crate) orders: usize,
     /// Acknowledged to a producer.
     pub(crate) acknowledged: usize,
-    /// Acked by a worker.
-    pub(crate) finished: usize,
-    /// Rejected for good.
+    /// Finished at each stage.
+    pub(crate) finished: [usize; Stage::ALL.len()],
+    /// Rejected for good, at any stage.
     pub(crate) dead_lettered: usize,
+}
+
+impl Standing {
+    /// Come to their end.
+    pub(crate) fn ended(&self) -> usize {
+        self.finished.last().map_or(0, |confirmed| confirmed + self.dead_lettered)
+    }
 }
 
 /// The display.
@@ -59,7 +67,7 @@ impl Progress {
         match &mut self.kind {
             Kind::Bars { acknowledged, finished, .. } => {
                 acknowledged.set_position(standing.acknowledged as u64);
-                finished.set_position((standing.finished + standing.dead_lettered) as u64);
+                finished.set_position(standing.ended() as u64);
                 finished.set_message(format!("{} of them dead-lettered", standing.dead_lettered));
             }
             Kind::Lines { last } => {
@@ -67,9 +75,11 @@ impl Progress {
                     return;
                 }
                 *last = Some(Instant::now());
-                let Standing { orders, acknowledged, finished, dead_lettered } = standing;
+                let Standing { orders, acknowledged, finished: [ordered, paid, stocked, confirmed], dead_lettered } =
+                    standing;
                 self.event(format_args!(
-                    "acknowledged {acknowledged}/{orders}, finished {finished}, dead-lettered {dead_lettered}"
+                    "acknowledged {acknowledged} of {orders}; done: orders {ordered}, payment {paid}, stock {stocked}, \
+                     confirmation {confirmed}; dead-lettered {dead_lettered}"
                 ));
             }
         }

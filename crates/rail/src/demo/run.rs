@@ -1,95 +1,92 @@
-//! The demo's stage manager: starts everybody, breaks things, waits for the end, and hands the ledgers to the audit.
+//! The demo's stage manager: starts everybody, has things broken, waits for the end, and hands the ledgers to the audit.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ticketrail_client::{Client, Error, MessageState, QueueSettings, Reason};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 
-use super::audit::{self, Evidence};
+use super::audit::{self, Books, Evidence};
 use super::dataset::{self, Order};
-use super::ledger::{self, ProducerLine};
-use super::producer;
+use super::faults::{Faults, SCRIPT};
+use super::ledger;
+use super::nodes::Nodes;
+use super::producer::HURRY;
 use super::progress::Progress;
-use super::report::{Faults, Report};
+use super::report::Report;
+use super::stage::Stage;
 use super::tally::Tally;
-use super::worker::{LEASE, PARK, Parked};
-use crate::child::{self, Process, Server};
-use crate::clock::monotonic_ns;
+use super::worker::LEASE;
+use crate::child::{self, Process};
 use crate::exit::Exit;
 
-const QUEUE: &str = "orders";
-const DEAD_LETTERS: &str = "orders.dlq";
 const PRODUCERS: usize = 2;
-const WORKERS: usize = 3;
+/// Workers at each stage.
+const WORKERS: usize = 2;
 /// How often the ledgers are read.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// A fault that has not taken effect after so long never will.
-const FAULT_WITHIN: Duration = Duration::from_secs(30);
-/// A worker that has not stopped between line and ack after so long is killed, and another one told to.
-const PARK_WITHIN: Duration = Duration::from_secs(10);
 /// Without any order coming on for so long, the run is over.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
+const STUCK_AFTER: Duration = Duration::from_secs(45);
+/// How long the nodes may take to have the same entries, once nothing more comes.
+const LEVEL_WITHIN: Duration = Duration::from_secs(15);
 
-/// A fault, and when it comes: at so many percent of the orders acknowledged.
-const FAULTS: [(usize, Fault); 6] = [
-    (12, Fault::Server),
-    (25, Fault::Worker),
-    (35, Fault::Server),
-    (50, Fault::Server),
-    (62, Fault::Worker),
-    (75, Fault::Server),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// The server is killed with SIGKILL and started again.
-    Server,
-    /// A worker is killed with SIGKILL between its ledger line and its ack.
-    Worker,
+/// How the demo is played.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Orders to send.
+    pub(crate) orders: usize,
+    /// Orders a second; 0: as fast as it goes.
+    pub(crate) rate: u32,
+    /// How long the nodes keep log for one that is away.
+    pub(crate) retention: Duration,
 }
 
 /// A run of the demo.
 #[derive(Debug)]
 pub(crate) struct Run {
     dir: PathBuf,
-    orders: Vec<Order>,
-    rate: u32,
-    progress: Progress,
-    tally: Tally,
-    server: Option<Server>,
+    settings: Settings,
+    pub(super) orders: Vec<Order>,
+    pub(super) progress: Progress,
+    pub(super) tally: Tally,
+    pub(super) nodes: Option<Nodes>,
     producers: Vec<Process>,
-    workers: Vec<Worker>,
+    pub(super) workers: Vec<Worker>,
     workers_started: usize,
-    kills_ns: Vec<u64>,
-    victims: Vec<Parked>,
-    invalid: Vec<String>,
+    pub(super) faults: Faults,
+    /// Faults that took no effect.
+    pub(super) invalid: Vec<String>,
+    /// What went wrong beside the orders.
+    pub(super) findings: Vec<String>,
 }
 
+/// A worker process.
 #[derive(Debug)]
-struct Worker {
-    name: String,
-    process: Process,
+pub(crate) struct Worker {
+    pub(super) stage: Stage,
+    pub(super) name: String,
+    pub(super) process: Process,
 }
 
 impl Run {
-    /// A run in `dir`. `rate` in orders a second; 0: as fast as it goes.
-    pub(crate) fn new(dir: &Path, orders: usize, rate: u32) -> anyhow::Result<Self> {
-        let orders = dataset::orders(orders)?;
+    /// A run in `dir`.
+    pub(crate) fn new(dir: &Path, settings: Settings) -> anyhow::Result<Self> {
+        let orders = dataset::orders(settings.orders)?;
         Ok(Self {
             dir: dir.to_owned(),
-            rate,
+            settings,
             progress: Progress::new(orders.len()),
             tally: Tally::new(orders.len()),
             orders,
-            server: None,
+            nodes: None,
             producers: Vec::new(),
             workers: Vec::new(),
             workers_started: 0,
-            kills_ns: Vec::new(),
-            victims: Vec::new(),
+            faults: Faults::default(),
             invalid: Vec::new(),
+            findings: Vec::new(),
         })
     }
 
@@ -97,23 +94,23 @@ impl Run {
     pub(crate) async fn play(&mut self) -> anyhow::Result<Report> {
         let started = Instant::now();
         self.start().await?;
-        for (percent, fault) in FAULTS {
+        for (percent, fault) in SCRIPT {
             self.wait_for_percent(percent).await?;
-            match fault {
-                Fault::Server => self.kill_server().await?,
-                Fault::Worker => self.kill_worker().await?,
-            }
+            self.strike(fault).await?;
         }
+        self.hurry().await?;
         self.wait_for_producers().await?;
         self.wait_for_the_end().await?;
         self.watch_for_late_deliveries().await?;
         self.stop_workers().await?;
-        let (dead_letters, mut findings) = self.look().await?;
-        findings.extend(self.stop_server().await);
+        self.wait_for_level().await?;
+        let books = self.look().await?;
+        let unordered = self.nodes()?.stop().await;
+        self.findings.extend(unordered);
         self.tally.read()?;
         self.progress.show(self.tally.standing());
         self.progress.finish();
-        self.report(dead_letters, findings, started)
+        self.report(books, started)
     }
 
     /// Kills whoever is left.
@@ -123,83 +120,73 @@ impl Run {
             // Whatever cannot be killed has ended.
             let _ = process.kill_9().await;
         }
-        if let Some(server) = &mut self.server {
-            let _ = server.kill_9().await;
+        if let Some(nodes) = &mut self.nodes {
+            nodes.end().await;
         }
     }
 
-    fn server(&mut self) -> anyhow::Result<&mut Server> {
-        self.server.as_mut().context("the server is not started yet")
+    pub(super) fn nodes(&mut self) -> anyhow::Result<&mut Nodes> {
+        self.nodes.as_mut().context("the nodes are not started yet")
+    }
+
+    /// How long the nodes keep log for one that is away.
+    pub(super) fn retention(&self) -> Duration {
+        self.settings.retention
     }
 
     fn client(&mut self) -> anyhow::Result<Client> {
-        let address = self.server()?.address();
-        Ok(Client::builder().address(address).connect()?)
+        let addresses = self.nodes()?.addresses();
+        Ok(Client::builder().addresses(addresses).connect()?)
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
-        self.server = Some(Server::start(&self.dir).await?);
-        let address = self.server()?.address();
-        self.progress.event(format_args!("a server serves at {address}"));
-        let settings = QueueSettings { lease: Some(LEASE), ..QueueSettings::default() };
-        self.client()?.admin().create_queue(QUEUE, settings).await.context("making the queue")?;
-        for _ in 0..WORKERS {
-            self.start_worker()?;
+        self.nodes = Some(Nodes::start(&self.dir, self.settings.retention).await?);
+        let addresses = self.nodes()?.addresses();
+        self.progress.event(format_args!("three nodes serve as one cluster: {}", addresses.join(" ")));
+        let admin = self.client()?.admin();
+        for stage in Stage::ALL {
+            let settings = QueueSettings { lease: Some(LEASE), ..QueueSettings::default() };
+            admin.create_queue(stage.queue(), settings).await.context("making the queues")?;
+            for _ in 0..WORKERS {
+                self.start_worker(stage)?;
+            }
         }
         for number in 0..PRODUCERS {
             let ledger = self.dir.join(format!("producer-{number}.jsonl"));
             self.tally.follow_producer(&ledger);
             let log = child::log(&self.dir.join(format!("producer-{number}.log")))?;
-            let numbers = [self.orders.len(), number, PRODUCERS].map(|number| number.to_string());
-            let [orders, number, producers] = &numbers;
-            let (ledger, rate) = (path_text(&ledger)?, self.rate.to_string());
-            let args = [
-                "demo-producer",
-                "--address",
-                &address,
-                "--queue",
-                QUEUE,
-                "--ledger",
-                &ledger,
-                "--orders",
-                orders,
-                "--number",
-                number,
-                "--producers",
-                producers,
-                "--rate",
-                &rate,
+            let told = [
+                ("--addresses", addresses.join(",")),
+                ("--ledger", path_text(&ledger)?),
+                ("--orders", self.orders.len().to_string()),
+                ("--number", number.to_string()),
+                ("--producers", PRODUCERS.to_string()),
+                ("--rate", self.settings.rate.to_string()),
             ];
-            self.producers.push(child::rail(args, log)?);
+            self.producers.push(child::rail(args("demo-producer", told), log)?);
         }
         let (orders, producers) = (self.orders.len(), PRODUCERS);
-        self.progress.event(format_args!("{producers} producers send {orders} orders to {WORKERS} workers"));
+        let pipeline = Stage::ALL.map(Stage::queue).join(" → ");
+        self.progress
+            .event(format_args!("{producers} producers send {orders} orders: {pipeline}, {WORKERS} workers at each"));
         Ok(())
     }
 
-    fn start_worker(&mut self) -> anyhow::Result<()> {
+    pub(super) fn start_worker(&mut self, stage: Stage) -> anyhow::Result<()> {
         self.workers_started += 1;
-        let name = format!("worker-{}", self.workers_started);
+        let name = format!("{stage}-worker-{}", self.workers_started);
         let ledger = self.dir.join(format!("{name}.jsonl"));
-        self.tally.follow_worker(&ledger);
+        self.tally.follow_worker(stage, &ledger);
         let log = child::log(&self.dir.join(format!("{name}.log")))?;
-        let (ledger, charges) = (path_text(&ledger)?, path_text(&self.charges())?);
-        let address = self.server()?.address();
-        let args = [
-            "demo-worker",
-            "--address",
-            &address,
-            "--queue",
-            QUEUE,
-            "--ledger",
-            &ledger,
-            "--charges",
-            &charges,
-            "--name",
-            &name,
+        let told = [
+            ("--addresses", self.nodes()?.addresses().join(",")),
+            ("--stage", stage.queue().to_owned()),
+            ("--ledger", path_text(&ledger)?),
+            ("--charges", path_text(&self.charges())?),
+            ("--name", name.clone()),
         ];
-        let process = child::rail(args, log)?;
-        self.workers.push(Worker { name, process });
+        let process = child::rail(args("demo-worker", told), log)?;
+        self.workers.push(Worker { stage, name, process });
         Ok(())
     }
 
@@ -208,14 +195,11 @@ impl Run {
     }
 
     /// Reads the ledgers, and looks whether everybody is alive who should be.
-    async fn tick(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn tick(&mut self) -> anyhow::Result<()> {
         tokio::time::sleep(READ_EVERY).await;
         self.tally.read()?;
         self.progress.show(self.tally.standing());
-        let server = self.server()?;
-        if let Some(status) = server.ended()? {
-            bail!("expected the server to run, but it ended with {status}; see {}", server.log_path().display());
-        }
+        self.nodes()?.check()?;
         for worker in &mut self.workers {
             if let Some(status) = worker.process.ended()? {
                 bail!("expected {} to work, but it ended with {status}; see its log", worker.name);
@@ -233,83 +217,15 @@ impl Run {
         Ok(())
     }
 
-    /// Kills the server with SIGKILL until a kill has taken effect: producers were cut short by it and went on after it.
-    async fn kill_server(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + FAULT_WITHIN;
-        loop {
-            self.tally.read()?;
-            if self.tally.all_acknowledged() || Instant::now() > deadline {
-                self.invalid.push("a kill of the server found no producer at work".to_owned());
-                return Ok(());
-            }
-            let killed_ns = monotonic_ns();
-            let killed = Instant::now();
-            if !self.server()?.kill_9().await? {
-                bail!("expected the server to be alive when it was killed, but it had ended by itself");
-            }
-            self.server()?.restart().await?;
-            let down = killed.elapsed();
-            self.progress.event(format_args!("server killed with -9; it serves again after {} ms", down.as_millis()));
-            while !self.tally.acknowledged_after(killed_ns) && Instant::now() < deadline {
-                self.tick().await?;
-            }
-            if self.tally.acknowledged_after(killed_ns) {
-                self.kills_ns.push(killed_ns);
-                return Ok(());
-            }
+    /// All faults have struck: the last orders may come as fast as the others.
+    async fn hurry(&mut self) -> anyhow::Result<()> {
+        for producer in &mut self.producers {
+            let stdin = producer.stdin.as_mut().context("a producer without stdin")?;
+            // One that has sent all its orders has ended.
+            let _ = stdin.write_all(format!("{HURRY}\n").as_bytes()).await;
+            let _ = stdin.flush().await;
         }
-    }
-
-    /// Has a worker stop between its ledger line and its ack, kills it there, and starts another in its place; with the
-    /// next worker where one does not stop.
-    async fn kill_worker(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + FAULT_WITHIN;
-        loop {
-            let mut worker = self.workers.remove(0);
-            let parked = self.park(&mut worker.process).await;
-            let killed = worker.process.kill_9().await?;
-            self.start_worker()?;
-            let name = &worker.name;
-            match parked? {
-                Some(victim) if killed => {
-                    let order = &victim.order;
-                    self.progress
-                        .event(format_args!("{name} killed with -9 after it charged {order} and before its ack"));
-                    self.victims.push(victim);
-                    return Ok(());
-                }
-                Some(_) | None => {
-                    self.progress
-                        .event(format_args!("{name} did not stop between its ledger line and its ack: once more"));
-                }
-            }
-            if Instant::now() > deadline {
-                self.invalid.push("no worker could be killed between its ledger line and its ack".to_owned());
-                return Ok(());
-            }
-        }
-    }
-
-    /// Tells a worker to stop between line and ack, and waits until it says so; `None`: it did not in time.
-    async fn park(&mut self, worker: &mut Process) -> anyhow::Result<Option<Parked>> {
-        let stdin = worker.stdin.as_mut().context("a worker without stdin")?;
-        stdin.write_all(format!("{PARK}\n").as_bytes()).await?;
-        stdin.flush().await?;
-        let stdout = worker.stdout.take().context("a worker without stdout")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let deadline = Instant::now() + PARK_WITHIN;
-        while Instant::now() < deadline {
-            let line = tokio::select! {
-                line = lines.next_line() => line?,
-                tick = self.tick() => {
-                    tick?;
-                    continue;
-                }
-            };
-            let line = line.context("expected a worker to say that it stopped, but it ended")?;
-            return serde_json::from_str(&line).map(Some).context("what a parked worker said");
-        }
-        Ok(None)
+        Ok(())
     }
 
     async fn wait_for_producers(&mut self) -> anyhow::Result<()> {
@@ -331,13 +247,14 @@ impl Run {
         Ok(())
     }
 
-    /// Until each order is finished or dead-lettered, or none comes on any more.
+    /// Until each order has passed all stages or is dead-lettered, or none comes on any more.
     async fn wait_for_the_end(&mut self) -> anyhow::Result<()> {
         let mut stuck = Stuck::new();
         while !self.tally.all_ended() {
             self.tick().await?;
             let standing = self.tally.standing();
-            if stuck.check(standing.finished + standing.dead_lettered).is_err() {
+            let moved = standing.finished.iter().sum::<usize>() + standing.dead_lettered;
+            if stuck.check(moved).is_err() {
                 self.progress.event(format_args!("no order has come on for {STUCK_AFTER:?}: giving up"));
                 return Ok(());
             }
@@ -370,54 +287,39 @@ impl Run {
         Ok(())
     }
 
-    /// The orders in the dead-letter queue, by looking; and whatever the queue still holds.
-    async fn look(&mut self) -> anyhow::Result<(Vec<(String, String)>, Vec<String>)> {
-        let client = self.client()?;
-        let depth = client.admin().queue(QUEUE).await?.stats.depth();
-        let findings = if depth == 0 { Vec::new() } else { vec![format!("the queue still holds {depth} messages")] };
-        let mut found = Vec::new();
-        for state in MessageState::ALL {
-            let limit = self.orders.len() + 1;
-            let looked = crate::commands::msg::looked_at(&client, DEAD_LETTERS, state, limit).await;
-            let messages = match looked {
-                // Without any dead letter there is no such queue.
-                Err(Error::Refused(refusal)) if refusal.reason == Reason::QueueNotFound => Vec::new(),
-                looked => looked?,
-            };
-            for info in messages {
-                let order: Order = serde_json::from_slice(&info.message.body).context("the body of a dead letter")?;
-                found.push((order.order, info.message.id));
+    /// Until all nodes have applied the same last entry; a finding where they don't.
+    async fn wait_for_level(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LEVEL_WITHIN;
+        loop {
+            let nodes = self.nodes()?;
+            let (running, told) = (nodes.running(), nodes.ask().await);
+            let last = told.iter().map(|(_, figures)| figures.last_log).max();
+            if told.len() == running && told.iter().all(|(_, figures)| Some(figures.applied) == last) {
+                return Ok(());
             }
-        }
-        Ok((found, findings))
-    }
-
-    async fn stop_server(&mut self) -> Option<String> {
-        let server = self.server.as_mut()?;
-        match server.stop().await {
-            Ok(status) if status.success() => None,
-            Ok(status) => Some(format!("the server did not stop in order: {status}")),
-            Err(error) => Some(format!("the server did not stop in order: {error:#}")),
+            if Instant::now() > deadline {
+                self.findings.push(format!("the nodes do not have the same entries {LEVEL_WITHIN:?} after the end"));
+                return Ok(());
+            }
+            self.tick().await?;
         }
     }
 
-    fn report(
-        &mut self,
-        dead_letters: Vec<(String, String)>,
-        findings: Vec<String>,
-        started: Instant,
-    ) -> anyhow::Result<Report> {
-        let cuts = self.tally.producer_lines.iter().filter(|line| match line {
-            ProducerLine::Acknowledged { cut, replayed, .. } => *cut && *replayed,
-            ProducerLine::Failed { .. } => false,
-        });
-        let faults = Faults {
-            server_kills: self.kills_ns.len(),
-            worker_kills: self.victims.len(),
-            connections_cut: cuts.count(),
-            connections_to_cut: producer::cuts(self.orders.len()),
-        };
-        let undelivered = self.victims.iter().filter(|victim| {
+    /// What the cluster says of each stage: counts, and the dead letters by looking.
+    async fn look(&mut self) -> anyhow::Result<BTreeMap<Stage, Books>> {
+        let client = self.client()?;
+        let mut books = BTreeMap::new();
+        for stage in Stage::ALL {
+            let stats = client.admin().queue(stage.queue()).await?.stats;
+            let dead_letters = dead_letters(&client, stage, self.orders.len() + 1).await?;
+            let (depth, enqueued, acked) = (stats.depth(), stats.enqueued, stats.acked);
+            books.insert(stage, Books { dead_letters, depth, enqueued, acked });
+        }
+        Ok(books)
+    }
+
+    fn report(&mut self, books: BTreeMap<Stage, Books>, started: Instant) -> anyhow::Result<Report> {
+        let undelivered = self.faults.victims.iter().filter(|victim| {
             let again = self.tally.redelivered(&victim.message, victim.receive_count);
             !again
         });
@@ -429,15 +331,39 @@ impl Run {
             producers: std::mem::take(&mut self.tally.producer_lines),
             workers: std::mem::take(&mut self.tally.worker_lines),
             charges: ledger::read_all(&self.charges())?,
-            dead_letters,
-            kills_ns: std::mem::take(&mut self.kills_ns),
+            books,
         };
         let mut audit = audit::audit(&evidence);
-        audit.findings.extend(findings);
+        audit.findings.append(&mut self.findings);
         audit.findings.extend(undelivered);
         let invalid = std::mem::take(&mut self.invalid);
-        Ok(Report::new(evidence.orders.len(), audit, faults, invalid, started.elapsed().as_secs()))
+        let struck = self.faults.struck(&evidence.producers, evidence.orders.len());
+        Ok(Report::new(evidence.orders.len(), audit, struck, invalid, started.elapsed().as_secs()))
     }
+}
+
+/// The orders in a stage's dead-letter queue, with their messages.
+async fn dead_letters(client: &Client, stage: Stage, limit: usize) -> anyhow::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for state in MessageState::ALL {
+        let looked = crate::commands::msg::looked_at(client, &stage.dead_letters(), state, limit).await;
+        let messages = match looked {
+            // Without any dead letter there is no such queue.
+            Err(Error::Refused(refusal)) if refusal.reason == Reason::QueueNotFound => Vec::new(),
+            looked => looked?,
+        };
+        for info in messages {
+            let order = info.message.tags.get("order").context("a dead letter without the tag `order`")?;
+            found.push((order.clone(), info.message.id));
+        }
+    }
+    Ok(found)
+}
+
+/// A subcommand with its flags.
+fn args<const N: usize>(verb: &str, told: [(&str, String); N]) -> Vec<String> {
+    let flags = told.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+    std::iter::once(verb.to_owned()).chain(flags).collect()
 }
 
 fn path_text(path: &Path) -> anyhow::Result<String> {

@@ -1,21 +1,22 @@
 //! Where the orders stand while the demo runs, read from the growing ledgers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::ledger::{AckOutcome, ProducerLine, Tail, WorkerLine};
 use super::progress::Standing;
+use super::stage::Stage;
 
 /// The ledgers read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     orders: usize,
     producers: Vec<Tail>,
-    workers: Vec<Tail>,
+    workers: Vec<(Stage, Tail)>,
     pub(crate) producer_lines: Vec<ProducerLine>,
-    pub(crate) worker_lines: Vec<WorkerLine>,
+    pub(crate) worker_lines: BTreeMap<Stage, Vec<WorkerLine>>,
     acknowledged: BTreeSet<String>,
-    finished: BTreeSet<String>,
+    finished: BTreeMap<Stage, BTreeSet<String>>,
     dead_lettered: BTreeSet<String>,
     last_acknowledged_ns: u64,
 }
@@ -30,9 +31,9 @@ impl Tally {
         self.producers.push(Tail::new(ledger));
     }
 
-    /// Reads a worker's ledger from now on.
-    pub(crate) fn follow_worker(&mut self, ledger: &Path) {
-        self.workers.push(Tail::new(ledger));
+    /// Reads the ledger of a worker of `stage` from now on.
+    pub(crate) fn follow_worker(&mut self, stage: Stage, ledger: &Path) {
+        self.workers.push((stage, Tail::new(ledger)));
     }
 
     /// Reads what has come.
@@ -46,11 +47,12 @@ impl Tally {
                 self.producer_lines.push(line);
             }
         }
-        for tail in &mut self.workers {
+        for (stage, tail) in &mut self.workers {
+            let lines = self.worker_lines.entry(*stage).or_default();
             for line in tail.read::<WorkerLine>()? {
                 if let WorkerLine::Settled { invocation, outcome, .. } = &line {
                     let ends = match outcome {
-                        AckOutcome::Acked => Some(&mut self.finished),
+                        AckOutcome::Acked => Some(self.finished.entry(*stage).or_default()),
                         AckOutcome::DeadLettered => Some(&mut self.dead_lettered),
                         AckOutcome::Again | AckOutcome::LeaseLost | AckOutcome::Refused | AckOutcome::Unknown => None,
                     };
@@ -58,7 +60,7 @@ impl Tally {
                         ends.insert(invocation.order.clone());
                     }
                 }
-                self.worker_lines.push(line);
+                lines.push(line);
             }
         }
         Ok(())
@@ -68,7 +70,7 @@ impl Tally {
         Standing {
             orders: self.orders,
             acknowledged: self.acknowledged.len(),
-            finished: self.finished.len(),
+            finished: Stage::ALL.map(|stage| self.finished.get(&stage).map_or(0, BTreeSet::len)),
             dead_lettered: self.dead_lettered.len(),
         }
     }
@@ -83,18 +85,17 @@ impl Tally {
         self.acknowledged.len() >= self.orders
     }
 
-    /// Whether each order has come to its end.
+    /// Whether each order has come to its end: through the last stage, or to the dead letters of one.
     pub(crate) fn all_ended(&self) -> bool {
-        self.finished.union(&self.dead_lettered).count() >= self.orders
+        self.standing().ended() >= self.orders
     }
 
     /// Whether a message was invoked again after that delivery.
     pub(crate) fn redelivered(&self, message: &str, receive_count: u32) -> bool {
-        self.worker_lines.iter().any(|line| match line {
+        self.worker_lines.values().flatten().any(|line| match line {
             WorkerLine::Invoked(invocation) | WorkerLine::Settled { invocation, .. } => {
                 invocation.message == message && invocation.receive_count > receive_count
             }
-            WorkerLine::ReceiveReplayed { .. } => false,
         })
     }
 }
@@ -107,10 +108,11 @@ mod tests {
     #[test]
     fn a_tally_follows_the_ledgers() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (producer, worker) = (dir.path().join("p"), dir.path().join("w"));
+        let (producer, first, last) = (dir.path().join("p"), dir.path().join("f"), dir.path().join("l"));
         let mut tally = Tally::new(1);
         tally.follow_producer(&producer);
-        tally.follow_worker(&worker);
+        tally.follow_worker(Stage::Orders, &first);
+        tally.follow_worker(Stage::Confirmation, &last);
         tally.read().expect("nothing there yet");
         assert!(!tally.all_acknowledged() && !tally.all_ended());
 
@@ -122,22 +124,32 @@ mod tests {
             at_ns: 7,
         };
         Ledger::open(&producer).and_then(|mut ledger| ledger.append(&[acknowledged])).expect("written");
-        let invocation = Invocation {
-            order: "a".to_owned(),
-            message: "m".to_owned(),
-            receive_count: 2,
-            charge: Charge::Charged,
-            invoked_ns: 8,
+        let lines = |message: &str, child: Option<&str>| {
+            let invocation = Invocation {
+                order: "a".to_owned(),
+                message: message.to_owned(),
+                receive_count: 2,
+                charge: Charge::None,
+                invoked_ns: 8,
+            };
+            let settled = WorkerLine::Settled {
+                invocation: invocation.clone(),
+                outcome: AckOutcome::Acked,
+                child: child.map(str::to_owned),
+                replayed: false,
+                at_ns: 9,
+            };
+            [WorkerLine::Invoked(invocation), settled]
         };
-        let lines = [
-            WorkerLine::Invoked(invocation.clone()),
-            WorkerLine::Settled { invocation, outcome: AckOutcome::Acked, replayed: false, at_ns: 9 },
-        ];
-        Ledger::open(&worker).and_then(|mut ledger| ledger.append(&lines)).expect("written");
+        Ledger::open(&first).and_then(|mut ledger| ledger.append(&lines("m", Some("n")))).expect("written");
         tally.read().expect("read");
-        assert!(tally.all_acknowledged() && tally.all_ended());
+        assert!(tally.all_acknowledged() && !tally.all_ended());
+        Ledger::open(&last).and_then(|mut ledger| ledger.append(&lines("o", None))).expect("written");
+        tally.read().expect("read");
+        assert!(tally.all_ended());
         assert!(tally.acknowledged_after(6) && !tally.acknowledged_after(7));
-        assert!(tally.redelivered("m", 1) && !tally.redelivered("m", 2) && !tally.redelivered("n", 1));
-        assert_eq!(tally.standing(), Standing { orders: 1, acknowledged: 1, finished: 1, dead_lettered: 0 });
+        assert!(tally.redelivered("m", 1) && !tally.redelivered("m", 2) && !tally.redelivered("q", 1));
+        let standing = Standing { orders: 1, acknowledged: 1, finished: [1, 0, 0, 1], dead_lettered: 0 };
+        assert_eq!(tally.standing(), standing);
     }
 }

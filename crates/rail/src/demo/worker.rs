@@ -1,7 +1,8 @@
-//! A worker process of the demo: leases orders, charges them, acks them, and writes down what it did.
+//! A worker process of the demo: leases the orders of its stage over a stream, works on them, passes each on with one
+//! commit that acks it and enqueues it for the next stage, and writes down what it did.
 //!
-//! Told `park` on its stdin, it stops between a ledger line and the ack of an order that it has just charged, says so
-//! on its stdout, and waits there to be killed.
+//! Told `park` on its stdin, it stops between the ledger line and the commit of an order that it has just worked on,
+//! says so on its stdout, and waits there to be killed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -14,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use ticketrail_client::{Client, Delivery, Error, Reason, Received, Settled};
+use ticketrail_client::{Client, Consumer, Delivery, Error, NewMessage, Reason, Settled, SettledPart};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::watch;
 
@@ -22,26 +23,27 @@ use super::charges::Charges;
 use super::dataset::Order;
 use super::ledger::{AckOutcome, Charge, ChargeLine, Invocation, Ledger, WorkerLine};
 use super::producer::CALL_TIMEOUT;
+use super::stage::{Stage, Verdict};
 use crate::clock::monotonic_ns;
 use crate::exit::{Exit, Failure};
 
 /// How long a worker has an order.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
-/// How long a receive waits: well within the lease, which counts from when the receive was sent.
-const WAIT: Duration = Duration::from_secs(1);
-/// Orders leased at once.
-const BATCH: u32 = 16;
-/// What the worker is told to stop between line and ack.
+/// Orders worked on at once.
+const BATCH: usize = 16;
+/// Orders held at one time, those that wait among them.
+const PREFETCH: usize = 2 * BATCH;
+/// What the worker is told to stop between line and commit.
 pub(crate) const PARK: &str = "park";
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// The server's address
-    #[arg(long)]
-    address: String,
-    /// The queue
-    #[arg(long)]
-    queue: String,
+    /// The servers' addresses
+    #[arg(long, value_delimiter = ',')]
+    addresses: Vec<String>,
+    /// The stage
+    #[arg(long, value_enum)]
+    stage: Stage,
     /// The ledger to append to
     #[arg(long)]
     ledger: PathBuf,
@@ -56,7 +58,7 @@ pub(crate) struct WorkerArgs {
 /// What a parked worker says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parked {
-    /// The order that it has charged and not acked.
+    /// The order that it has worked on and not passed on.
     pub(crate) order: String,
     /// Its message.
     pub(crate) message: String,
@@ -74,37 +76,41 @@ struct Worker {
 
 /// Not told to park.
 const WORKING: u8 = 0;
-/// Told to stop at the next order charged.
+/// Told to stop at the next order worked on.
 const TO_PARK: u8 = 1;
-/// Stopped between line and ack.
+/// Stopped between line and commit.
 const PARKED: u8 = 2;
 
-/// A delivery with its order.
+/// A delivery with what is to be done with it.
 struct Job {
     delivery: Delivery,
-    order: Order,
+    /// As its tag says: its body may be torn.
+    name: String,
+    order: Option<Order>,
+    verdict: Verdict,
 }
 
 pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, Failure> {
-    let client = Client::builder().address(&args.address).timeout(CALL_TIMEOUT).connect()?;
+    let client = Client::builder().addresses(&args.addresses).timeout(CALL_TIMEOUT).connect()?;
     let park = Arc::new(AtomicU8::new(WORKING));
     let (stop, mut stopped) = watch::channel(false);
     let listener = tokio::spawn(listen(Arc::clone(&park), stop));
+    let queue = client.queue(args.stage.queue());
+    let consumer = Consumer::builder(&queue).prefetch(PREFETCH).lease(LEASE).worker(&args.name);
     let mut worker =
         Worker { client, ledger: Ledger::open(&args.ledger)?, charges: Charges::open(&args.charges)?, park, args };
+    let mut consumer = consumer.start();
     while !*stopped.borrow() {
-        let receive = worker.client.queue(&worker.args.queue).receive();
-        let receive = receive.max(BATCH).wait(WAIT).lease(LEASE).worker(&worker.args.name);
-        let received = tokio::select! {
-            received = receive => received,
+        let deliveries = tokio::select! {
+            deliveries = consumer.next_batch(BATCH) => deliveries?,
             _ = stopped.changed() => break,
         };
-        match received {
-            Ok(received) => worker.work(received).await?,
-            // What it may have leased comes back when the lease expires.
-            Err(error) => eprintln!("{}: {error}", worker.args.name),
+        if deliveries.is_empty() {
+            break;
         }
+        worker.work(deliveries).await?;
     }
+    consumer.close().await?;
     // Before it ends the process as failed.
     listener.abort();
     Ok(Exit::Ok)
@@ -127,114 +133,136 @@ async fn listen(park: Arc<AtomicU8>, stop: watch::Sender<bool>) {
 }
 
 impl Worker {
-    async fn work(&mut self, received: Received) -> anyhow::Result<()> {
-        let mut lines = Vec::new();
-        if received.position.is_some_and(|position| position.replayed) {
-            lines.push(WorkerLine::ReceiveReplayed { messages: received.deliveries.len() });
-        }
+    async fn work(&mut self, deliveries: Vec<Delivery>) -> anyhow::Result<()> {
+        // Before it looks at the leases: a delivery that is live at this time is nobody else's.
+        let invoked_ns = monotonic_ns();
         // A lease that is over is somebody else's work.
-        let live = received.deliveries.into_iter().filter(|delivery| delivery.lease_left() > Duration::ZERO);
-        let jobs = live.map(job).collect::<anyhow::Result<Vec<_>>>()?;
-        let invocations = self.charge(&jobs)?;
-        lines.extend(invocations.iter().cloned().map(WorkerLine::Invoked));
+        let live = deliveries.into_iter().filter(|delivery| delivery.lease_left() > Duration::ZERO);
+        let jobs = live.map(|delivery| job(self.args.stage, delivery)).collect::<anyhow::Result<Vec<_>>>()?;
+        let invocations = self.invoke(&jobs, invoked_ns)?;
+        let lines: Vec<WorkerLine> = invocations.iter().cloned().map(WorkerLine::Invoked).collect();
         tokio::task::block_in_place(|| self.ledger.append(&lines))?;
 
         if self.park.load(Ordering::SeqCst) == TO_PARK
-            && let Some(charged) = invocations.iter().find(|invocation| invocation.charge == Charge::Charged)
+            && let Some((_, worked)) =
+                jobs.iter().zip(&invocations).find(|(job, invocation)| self.parks_at(job, invocation))
         {
             self.park.store(PARKED, Ordering::SeqCst);
-            park(charged)?;
+            park(worked)?;
         }
-        let settled =
-            join_all(jobs.into_iter().zip(invocations).map(|(job, invocation)| settle(job, invocation))).await;
+        let (client, stage) = (&self.client, self.args.stage);
+        let settled = join_all(jobs.into_iter().zip(invocations).map(|(job, done)| settle(client, stage, job, done)));
+        let settled = settled.await;
         tokio::task::block_in_place(|| self.ledger.append(&settled))
     }
 
-    /// Charges what is to be charged, in one step; the lines are on disk.
-    fn charge(&mut self, jobs: &[Job]) -> anyhow::Result<Vec<Invocation>> {
-        let invoked_ns = monotonic_ns();
-        let chargeable = jobs.iter().enumerate().filter(|(_, job)| verdict(job) == Verdict::Charge);
-        let (places, wanted): (Vec<usize>, Vec<ChargeLine>) =
-            chargeable.map(|(place, job)| (place, self.charge_line(job))).unzip();
-        let charges = tokio::task::block_in_place(|| self.charges.charge(wanted))?;
-        let charged: BTreeMap<usize, Charge> = places.into_iter().zip(charges).collect();
-        Ok(jobs
-            .iter()
-            .enumerate()
-            .map(|(place, job)| Invocation {
-                order: job.order.order.clone(),
-                message: job.delivery.message.id.clone(),
-                receive_count: job.delivery.receive_count,
-                charge: charged.get(&place).copied().unwrap_or(Charge::None),
-                invoked_ns,
-            })
-            .collect())
+    /// Whether the kill of a worker at this job shows something: it was worked on, and at payment charged.
+    fn parks_at(&self, job: &Job, invocation: &Invocation) -> bool {
+        job.verdict == Verdict::Pass && (self.args.stage != Stage::Payment || invocation.charge == Charge::Charged)
     }
 
-    fn charge_line(&self, job: &Job) -> ChargeLine {
-        ChargeLine {
-            order: job.order.order.clone(),
-            cents: job.order.cents,
+    /// Works on the jobs; at payment, charges what is to be charged, in one step: those lines are on disk.
+    fn invoke(&mut self, jobs: &[Job], invoked_ns: u64) -> anyhow::Result<Vec<Invocation>> {
+        let lines = |(place, job): (usize, &Job)| Some((place, self.charge_line(job)?));
+        let (places, wanted): (Vec<usize>, Vec<ChargeLine>) = jobs.iter().enumerate().filter_map(lines).unzip();
+        let charges = match wanted.is_empty() {
+            true => Vec::new(),
+            false => tokio::task::block_in_place(|| self.charges.charge(wanted))?,
+        };
+        let charged: BTreeMap<usize, Charge> = places.into_iter().zip(charges).collect();
+        let invocation = |(place, job): (usize, &Job)| Invocation {
+            order: job.name.clone(),
+            message: job.delivery.message.id.clone(),
+            receive_count: job.delivery.receive_count,
+            charge: charged.get(&place).copied().unwrap_or(Charge::None),
+            invoked_ns,
+        };
+        Ok(jobs.iter().enumerate().map(invocation).collect())
+    }
+
+    /// What is to be charged for a job; `None`: nothing.
+    fn charge_line(&self, job: &Job) -> Option<ChargeLine> {
+        let order = job.order.as_ref().filter(|_| job.verdict == Verdict::Pass)?;
+        (self.args.stage == Stage::Payment).then(|| ChargeLine {
+            order: order.order.clone(),
+            cents: order.cents,
             worker: self.args.name.clone(),
             message: job.delivery.message.id.clone(),
-        }
+        })
     }
 }
 
-fn job(delivery: Delivery) -> anyhow::Result<Job> {
-    let order = serde_json::from_slice(&delivery.message.body)
-        .with_context(|| format!("the body of message {}", delivery.message.id))?;
-    Ok(Job { delivery, order })
+fn job(stage: Stage, delivery: Delivery) -> anyhow::Result<Job> {
+    let message = &delivery.message;
+    let name = message.tags.get("order").with_context(|| format!("message {} has no tag `order`", message.id))?.clone();
+    let order = serde_json::from_slice(&message.body).ok();
+    let verdict = stage.verdict(order.as_ref(), delivery.receive_count);
+    Ok(Job { delivery, name, order, verdict })
 }
 
-/// What is to be done with an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Charge,
-    /// Nothing to charge: it fails for good.
-    Reject,
-    /// The first attempt of some orders fails.
-    Retry,
-}
+/// What became of a delivery: outcome, the message for the next stage, and whether the reply was an earlier attempt's.
+type Ended = (AckOutcome, Option<String>, bool);
 
-fn verdict(job: &Job) -> Verdict {
-    if job.order.is_free() {
-        Verdict::Reject
-    } else if job.order.fails_first() && job.delivery.receive_count == 1 {
-        Verdict::Retry
-    } else {
-        Verdict::Charge
-    }
-}
-
-async fn settle(job: Job, invocation: Invocation) -> WorkerLine {
-    let settled = match verdict(&job) {
-        Verdict::Charge => job.delivery.ack().await,
-        Verdict::Reject => job.delivery.reject("NOTHING_TO_CHARGE", "the order's total is zero").await,
-        Verdict::Retry => job.delivery.retry("GATEWAY_TIMEOUT", "the payment gateway did not answer", None).await,
+async fn settle(client: &Client, stage: Stage, job: Job, invocation: Invocation) -> WorkerLine {
+    let ended = match (job.verdict, stage.next()) {
+        (Verdict::Pass, Some(next)) => pass_on(client, next, &job.delivery).await,
+        (Verdict::Pass, None) => job.delivery.ack().await.map(settled),
+        (Verdict::Reject(code, text), _) => job.delivery.reject(code, text).await.map(settled),
+        (Verdict::Retry(code, text), _) => job.delivery.retry(code, text, None).await.map(settled),
     };
+    let (outcome, child, replayed) = ended.unwrap_or_else(|error| {
+        eprintln!("{} of {}: {error}", invocation.order, invocation.message);
+        (refused(&error), None, false)
+    });
+    WorkerLine::Settled { invocation, outcome, child, replayed, at_ns: monotonic_ns() }
+}
+
+/// Acks a delivery and enqueues its order for the next stage: both or neither.
+async fn pass_on(client: &Client, next: Stage, delivery: &Delivery) -> Result<Ended, Error> {
+    let message = &delivery.message;
+    let onward = message.tags.iter().fold(
+        NewMessage::new(message.body.clone()).content_type(&message.content_type).message_type(&message.message_type),
+        |onward, (key, value)| onward.tag(key, value),
+    );
+    let done = client.commit().ack(delivery).enqueue(next.queue(), onward).send().await?;
+    let outcome = match done.settled.first() {
+        Some(SettledPart::Acked) => AckOutcome::Acked,
+        Some(
+            SettledPart::DeadLettered
+            | SettledPart::Delayed { .. }
+            | SettledPart::Readied
+            | SettledPart::Extended { .. }
+            | SettledPart::Purged,
+        )
+        | None => AckOutcome::Refused,
+    };
+    Ok((outcome, done.enqueued.into_iter().next().map(|sent| sent.message_id), done.position.replayed))
+}
+
+fn settled(settled: Settled) -> Ended {
     let outcome = match &settled {
-        Ok(Settled::Acked(_)) => AckOutcome::Acked,
-        Ok(Settled::DeadLettered(_)) => AckOutcome::DeadLettered,
-        Ok(Settled::Delayed { .. } | Settled::Readied(_)) => AckOutcome::Again,
-        Ok(Settled::Purged(_)) => AckOutcome::Refused,
-        Err(Error::Refused(refusal)) if refusal.reason == Reason::LeaseLost => AckOutcome::LeaseLost,
-        Err(Error::Refused(_)) => AckOutcome::Refused,
-        Err(Error::Unavailable { .. } | Error::Unknown { .. } | Error::Config { .. } | Error::Protocol { .. }) => {
+        Settled::Acked(_) => AckOutcome::Acked,
+        Settled::DeadLettered(_) => AckOutcome::DeadLettered,
+        Settled::Delayed { .. } | Settled::Readied(_) => AckOutcome::Again,
+        Settled::Purged(_) => AckOutcome::Refused,
+    };
+    (outcome, None, settled.position().replayed)
+}
+
+fn refused(error: &Error) -> AckOutcome {
+    match error {
+        Error::Refused(refusal) if refusal.reason == Reason::LeaseLost => AckOutcome::LeaseLost,
+        Error::Refused(_) => AckOutcome::Refused,
+        Error::Unavailable { .. } | Error::Unknown { .. } | Error::Config { .. } | Error::Protocol { .. } => {
             AckOutcome::Unknown
         }
-    };
-    if let Err(error) = &settled {
-        eprintln!("{} of {}: {error}", invocation.order, invocation.message);
     }
-    let replayed = settled.is_ok_and(|settled| settled.position().replayed);
-    WorkerLine::Settled { invocation, outcome, replayed, at_ns: monotonic_ns() }
 }
 
 /// Stops here for good: only a kill ends it.
-fn park(charged: &Invocation) -> anyhow::Result<()> {
+fn park(worked: &Invocation) -> anyhow::Result<()> {
     let parked =
-        Parked { order: charged.order.clone(), message: charged.message.clone(), receive_count: charged.receive_count };
+        Parked { order: worked.order.clone(), message: worked.message.clone(), receive_count: worked.receive_count };
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(&parked)?)?;
     stdout.flush()?;

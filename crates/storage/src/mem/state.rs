@@ -77,8 +77,8 @@ impl Half {
         let has_last = bytes.try_get_u8().ok()? == 1;
         let (term, node) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
         let last = LogId { leader: LeaderId { term, node }, index: bytes.try_get_u64().ok()? };
-        let mut half = Half::default();
-        half.applied = Applied { last: has_last.then_some(last), membership: take(&mut bytes)? };
+        let applied = Applied { last: has_last.then_some(last), membership: take(&mut bytes)? };
+        let mut half = Half { applied, ..Half::default() };
         let mut writes = WriteSet::new();
         while bytes.has_remaining() {
             writes.push(Write::Put { key: take(&mut bytes)?, value: take(&mut bytes)? });
