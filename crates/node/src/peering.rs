@@ -243,11 +243,21 @@ impl Peering {
         address: &str,
         question: impl AsyncFnOnce(MemberServiceClient<Channel>) -> Result<Response<T>, Status>,
     ) -> Result<T, String> {
+        self.ask_for(ASK, address, question).await
+    }
+
+    /// As `ask`, for so long at most.
+    async fn ask_for<T>(
+        &self,
+        longest: Duration,
+        address: &str,
+        question: impl AsyncFnOnce(MemberServiceClient<Channel>) -> Result<Response<T>, Status>,
+    ) -> Result<T, String> {
         let client = self.client(address)?;
-        match timeout(ASK, question(client)).await {
+        match timeout(longest, question(client)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(format!("{address}: {}", status.message())),
-            Err(_) => Err(format!("{address}: no answer within {ASK:?}")),
+            Err(_) => Err(format!("{address}: no answer within {longest:?}")),
         }
     }
 }

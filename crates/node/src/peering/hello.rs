@@ -18,6 +18,8 @@ use super::{NodeSide, Peering};
 use crate::member::Members;
 use crate::peers::PROTOCOL;
 
+/// How long a round waits for a peer: one that does not answer must not hold up a start.
+const ROUND: Duration = Duration::from_millis(500);
 /// The pause between two rounds before it is cleared.
 const SOON: Duration = Duration::from_millis(50);
 /// While the others do not know it as it is.
@@ -113,7 +115,7 @@ impl Greeter {
                 was_member,
                 wants_vote: self.peering.config().wants_vote,
             };
-            self.peering.ask(address, async move |mut client| client.hello(request).await)
+            self.peering.ask_for(ROUND, address, async move |mut client| client.hello(request).await)
         });
         let mut answers = Answers::default();
         for answer in join_all(asked).await.into_iter().flatten() {
