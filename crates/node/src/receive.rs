@@ -51,8 +51,15 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
+    /// A receive whose id, where it has one, has the fingerprint that it keeps at every node.
     pub(crate) fn new(call: ReceiveCall) -> Self {
         Self { repeat: call.repeat, call, slot: None, arrival: None }
+    }
+
+    /// The repeat of a receive that has its number from a session of this node.
+    #[cfg(test)]
+    pub(crate) fn again(call: ReceiveCall, slot: Slot) -> Self {
+        Self { repeat: true, slot: Some(slot), ..Self::new(call) }
     }
 }
 
@@ -63,6 +70,9 @@ impl Shared {
         Self::check_receive(&call.receive)?;
         call.receive.max_bytes = call.receive.max_bytes.min(BYTES_MAX);
         call.wait = call.wait.min(Duration::from_millis(limits::WAIT_MAX_MS));
+        if let Some(id) = call.id {
+            call.id = Request::of(id, Command::Receive(call.receive.clone())).id;
+        }
         let begun = self.config.clock.now();
         let deadline = begun + call.wait;
         let last = deadline.max(begun + PATIENCE);
@@ -116,7 +126,7 @@ impl Shared {
         let now = self.config.clock.now();
         let command = Command::Receive(receiving.call.receive.clone());
         let request = match receiving.call.id {
-            Some(id) => Request::of(id, command),
+            Some(id) => Request { id: Some(id), command: Some(command) },
             None => {
                 let fits = |slot: &Slot| receiving.repeat || slot.is_of(&self.poll_sessions);
                 if !receiving.slot.as_ref().is_some_and(fits) {

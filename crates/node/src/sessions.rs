@@ -191,9 +191,10 @@ impl Slot {
         let Claim { sessions, session: id, seq } = &*self.0;
         let mut pool = sessions.pool.lock();
         let Some(session) = pool.find(*id) else {
-            // The session has ended: `apply` says so, and the call gets another slot.
-            let seq = seq.get().copied().unwrap_or(1);
-            return RequestId { session: *id, seq, acked_below: 1, fingerprint: 0 };
+            // The session has ended: `apply` says so, and the call gets another slot. Without a number of its own it must
+            // not pass for another call: no session has the number 0.
+            let (session, seq) = seq.get().map_or((0, 1), |seq| (*id, *seq));
+            return RequestId { session, seq, acked_below: 1, fingerprint: 0 };
         };
         let seq = *seq.get_or_init(|| {
             let next = session.next;
@@ -338,5 +339,16 @@ mod tests {
         assert!(!sessions.is_short());
         assert!(sessions.stale(now + RENEW_EVERY * 2).is_empty());
         assert!(sessions.try_reserve().is_none());
+    }
+
+    #[test]
+    fn a_slot_of_a_session_that_has_ended_passes_for_no_other_call() {
+        let sessions = pool();
+        let now = Instant::now();
+        let (numbered, unnumbered) = (sessions.try_reserve().expect("room"), sessions.try_reserve().expect("room"));
+        let id = numbered.assign(now);
+        sessions.remove(7);
+        assert_eq!((numbered.assign(now).session, numbered.assign(now).seq), (7, id.seq));
+        assert_eq!(unnumbered.assign(now).session, 0);
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Parked {
 
 /// Under which id a receive is proposed.
 pub(crate) enum Identity {
-    /// The caller's.
+    /// The caller's, with the fingerprint of this receive.
     Caller(RequestId),
     /// One of this node's, when it comes to it.
     Node(Slot),
@@ -168,7 +168,7 @@ impl Waiters {
     fn propose(&self, parked: Parked, queue: &QueueRef, asked_for: u64) -> Pending {
         let command = Command::Receive(parked.receive);
         let (request, slot) = match parked.id {
-            Identity::Caller(id) => (Request::of(id, command), None),
+            Identity::Caller(id) => (Request { id: Some(id), command: Some(command) }, None),
             Identity::Node(slot) => {
                 (Request { id: Some(slot.assign(self.clock.now())), command: Some(command) }, Some(slot))
             }

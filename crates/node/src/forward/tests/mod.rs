@@ -4,6 +4,7 @@ mod net;
 mod poll;
 mod rig;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ticketrail_core::command::OpenSession;
@@ -14,7 +15,10 @@ use tokio::time::timeout;
 use self::net::Net;
 use self::poll::{SOON, pass, until};
 use self::rig::{Follower, Leader, address, bodies, call, enqueue, info, node, queue, receive};
+use crate::attempt::Attempt;
 use crate::call::{Call, CallError, Freshness, Unavailable};
+use crate::receive::Receiving;
+use crate::sessions::Sessions;
 use crate::{Clock, NodeConfig, Work};
 
 /// A leader, node 1, and a follower, node 2.
@@ -256,6 +260,36 @@ async fn a_grant_whose_answer_is_lost_is_the_repeats() {
     assert_eq!((bodies(&got), got.deliveries[0].receive_count), (vec![&b"one"[..]], 1));
     assert!(got.reply.is_some_and(|reply| reply.replayed));
     assert_eq!(leased(&leader), 1);
+    follower.stop().await;
+    leader.stop().await;
+}
+
+#[tokio::test]
+async fn a_number_that_a_node_gives_means_the_same_once_it_leads_itself() {
+    let (net, leader, follower) = pair(node(1)).await;
+    let first = follower.handle.receive(receive("orders", 0)).await.expect("an empty answer");
+    assert!(first.deliveries.is_empty());
+    call(&leader.handle, enqueue("orders", "one")).await.expect("an enqueue");
+    net.hold_answers(&address(1), true);
+    let handle = follower.handle.clone();
+    let poll = tokio::spawn(async move { handle.receive(receive("orders", 20_000)).await });
+    until("a lease", || leased(&leader) == 1).await;
+    // As the follower would propose it, if it led.
+    let now = follower.shared.config.clock.now();
+    let session = follower.shared.poll_sessions.stale(now + 2 * crate::sessions::RENEW_EVERY)[0];
+    let numbers = Arc::new(Sessions::new(0));
+    numbers.add(session, now);
+    assert_eq!(numbers.reserve().await.assign(now).seq, 1);
+    let second = numbers.reserve().await;
+    assert_eq!(second.assign(now).seq, 2);
+    let mut repeat = Receiving::again(receive("orders", 20_000), second);
+    match leader.handle.shared.receive_here(&mut repeat, now + SOON).await {
+        Attempt::Done(got) => assert!(got.deliveries.len() == 1 && got.reply.is_some_and(|reply| reply.replayed)),
+        refused @ (Attempt::Rejected(_) | Attempt::Elsewhere(_) | Attempt::InDoubt | Attempt::Over(_)) => {
+            panic!("expected the leases of the first attempt, but got {refused:?}")
+        }
+    }
+    poll.abort();
     follower.stop().await;
     leader.stop().await;
 }
