@@ -125,8 +125,11 @@ impl Shared {
                         Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
                     }
                 }
-                let id = receiving.slot.as_ref().map(|slot| slot.assign(self.config.clock.now()));
-                Request { id, command: Some(command) }
+                match &receiving.slot {
+                    // As it is asked for wherever a leader is, this node among them.
+                    Some(slot) => Request::of(slot.assign(self.config.clock.now()), command),
+                    None => Request::anonymous(command),
+                }
             }
         };
         let bound = Bound {

@@ -202,7 +202,7 @@ impl Slot {
             next
         });
         session.used_at = now;
-        // No fingerprint: the node gives no number to two commands.
+        // No fingerprint: the node gives no number to two commands. Receives get theirs where they are proposed.
         RequestId { session: *id, seq, acked_below: session.floor, fingerprint: 0 }
     }
 

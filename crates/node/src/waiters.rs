@@ -169,9 +169,8 @@ impl Waiters {
         let command = Command::Receive(parked.receive);
         let (request, slot) = match parked.id {
             Identity::Caller(id) => (Request::of(id, command), None),
-            Identity::Node(slot) => {
-                (Request { id: Some(slot.assign(self.clock.now())), command: Some(command) }, Some(slot))
-            }
+            // With a fingerprint, as a leader gives one to what another node asks for: this may be its repeat.
+            Identity::Node(slot) => (Request::of(slot.assign(self.clock.now()), command), Some(slot)),
         };
         let load = Load { asked: asked_for, ..Load::default() };
         let hold = self.flight.hold(vec![(queue.clone(), load)], request.id);

@@ -261,6 +261,34 @@ async fn a_grant_whose_answer_is_lost_is_the_repeats() {
 }
 
 #[tokio::test]
+async fn a_grant_whose_answer_is_lost_with_the_leader_is_the_repeats_of_who_leads_next() {
+    let (net, leader, follower) = pair(node(1)).await;
+    let first = follower.handle.receive(receive("orders", 0)).await.expect("an empty answer");
+    assert!(first.deliveries.is_empty());
+    net.hold_answers(&address(1), true);
+    let handle = follower.handle.clone();
+    let poll = tokio::spawn(async move { handle.receive(receive("orders", 20_000)).await });
+    until("a parked receive", || leader.handle.status().parked_receives == 1).await;
+    call(&leader.handle, enqueue("orders", "one")).await.expect("an enqueue");
+    until("a lease", || leased(&leader) == 1).await;
+    follower.follows(None, 2);
+    net.close(&address(1));
+    let mut repeat = Vec::new();
+    until("its repeat at this node", || {
+        repeat = follower.shared.queue.take();
+        !repeat.is_empty()
+    })
+    .await;
+    // Into the log, as if the follower had come to lead.
+    leader.handle.shared.queue.push_own(repeat);
+    let got = poll.await.expect("no panic").expect("a delivery");
+    assert_eq!((bodies(&got), got.deliveries[0].receive_count), (vec![&b"one"[..]], 1));
+    assert!(got.reply.is_some_and(|reply| reply.replayed));
+    follower.stop().await;
+    leader.stop().await;
+}
+
+#[tokio::test]
 async fn a_grant_on_its_way_when_the_line_is_lost_is_the_repeats() {
     let (net, leader, follower) = pair(node(1)).await;
     let first = follower.handle.receive(receive("orders", 0)).await.expect("an empty answer");
