@@ -225,7 +225,7 @@ impl Cluster {
 
     /// Starts the node of a place, and waits until it has given up; returns what it logged and how it ended.
     pub fn refused(&mut self, at: usize) -> anyhow::Result<Refusal> {
-        self.prepared(at)?.refused()
+        self.prepared(at)?.refused().with_context(|| self.logs())
     }
 
     /// Kills all that run with -9, at one moment.

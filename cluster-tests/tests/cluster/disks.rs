@@ -81,7 +81,7 @@ fn swapped_disks() -> anyhow::Result<()> {
     }
     cluster.swap_disks(other, WRONG)?;
     for at in [other, WRONG] {
-        cluster.refused(at)?.check(&["the disks were swapped", "mount each"])?;
+        cluster.refused(at)?.check(&["it is the one of", "mount each disk where it belongs"])?;
     }
     cluster.swap_disks(other, WRONG)?;
     cluster.start_all()?;
@@ -118,7 +118,7 @@ fn a_disk_that_two_use() -> anyhow::Result<()> {
     let home = cluster.node(WRONG)?.server.data_dir().parent().context("expected a parent")?.to_owned();
     let twin = cluster.add_place("c", "twin-home")?;
     std::os::unix::fs::symlink(home.join("data"), cluster.node(twin)?.server.data_dir())?;
-    cluster.refused(twin)?.check(&["another process", &holder])?;
+    cluster.refused(twin)?.check(&["the only user of", &format!("process {holder} holds it: stop that process")])?;
     fs::remove_file(cluster.node(twin)?.server.data_dir())?;
     // A copy of it, under the same name and under another one, while the node itself runs.
     cluster.node_mut(WRONG)?.server.kill_9()?;
@@ -129,7 +129,7 @@ fn a_disk_that_two_use() -> anyhow::Result<()> {
     cluster.refused(twin)?.check(&["copy", "empty the data directory"])?;
     let other_name = cluster.add_place("d", "other-name")?;
     fs::rename(&copied, cluster.node(other_name)?.server.data_dir())?;
-    cluster.refused(other_name)?.check(&["the disks were swapped", "mount each"])?;
+    cluster.refused(other_name)?.check(&["it is the one of", "mount each disk where it belongs"])?;
     // Whose disk it is goes on.
     ensure!(cluster.node_mut(WRONG)?.server.is_ready()?, "expected the node itself to go on");
     ensure!(cluster.leader()? == leader, "expected {leader:?} to lead on, but {:?} leads", cluster.leader()?);
@@ -142,6 +142,6 @@ fn a_disk_that_lost_its_log() -> anyhow::Result<()> {
     let mut cluster = cluster()?;
     cluster.node_mut(WRONG)?.server.kill_9()?;
     fs::remove_dir_all(cluster.node(WRONG)?.server.data_dir().join("raft"))?;
-    check_refused(&mut cluster, &["raft", "treat the disk as lost"])?;
+    check_refused(&mut cluster, &["there is no log at all", "remove the member from the cluster, empty the data directory"])?;
     check_that_it_joins_anew(&mut cluster)
 }
