@@ -1,5 +1,6 @@
-//! What goes wrong on purpose.
+//! What goes wrong on purpose, and what it costs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -19,6 +20,29 @@ pub fn kill_9(child: &mut Child) -> anyhow::Result<()> {
     let status = child.wait().context("wait for the killed process")?;
     use std::os::unix::process::ExitStatusExt;
     ensure!(status.signal() == Some(9), "expected a process killed by signal 9, but it ended with {status}");
+    Ok(())
+}
+
+/// What a process holds itself in memory, files not counted, in MiB.
+pub fn anonymous_mib(child: &Child) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("expected RssAnon")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib / 1024)
+}
+
+/// Copies a directory with all that is in it, as it is at this moment: what a copy of a disk would be.
+pub fn copy_dir(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(|| format!("copy {}", entry.path().display()))?;
+        }
+    }
     Ok(())
 }
 

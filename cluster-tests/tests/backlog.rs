@@ -2,13 +2,13 @@
 //!
 //! `TICKETRAIL_TEST_BACKLOG` says how many messages, 20,000 by default; `TICKETRAIL_TEST_RAIL_BIN` may name a release build.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use ticketrail_client::{Client, QueueSettings};
+use ticketrail_cluster_tests::faults::anonymous_mib;
 use ticketrail_cluster_tests::server::Server;
 
 const SENDERS: usize = 8;
@@ -16,14 +16,6 @@ const BATCH: usize = 500;
 const BODY: usize = 1 << 10;
 /// Far more than it takes; the figure is printed.
 const RESTART: Duration = Duration::from_secs(30);
-
-/// The process's anonymous memory in MiB: what it holds itself, files not counted.
-fn anonymous_mib(server: &mut Server) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.child()?.id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("expected RssAnon")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib / 1024)
-}
 
 async fn fill(url: String, left: Arc<AtomicUsize>) -> anyhow::Result<()> {
     let queue = Client::builder().address(url).connect()?.queue("backlog");
@@ -40,7 +32,7 @@ async fn a_backlog_is_not_kept_in_memory_and_not_read_at_a_restart() -> anyhow::
     let messages: usize = std::env::var("TICKETRAIL_TEST_BACKLOG").map_or(Ok(20_000), |text| text.parse())?;
     let dir = tempfile::tempdir()?;
     let mut server = Server::start(dir.path(), &[])?;
-    let empty_mib = anonymous_mib(&mut server)?;
+    let empty_mib = anonymous_mib(server.child()?)?;
     let client = Client::builder().address(server.url()).connect()?;
     let settings = QueueSettings { max_depth: Some(0), ..QueueSettings::default() };
     client.admin().create_queue("backlog", settings).await?;
@@ -52,7 +44,7 @@ async fn a_backlog_is_not_kept_in_memory_and_not_read_at_a_restart() -> anyhow::
         sender.await??;
     }
     let filled = begun.elapsed();
-    let full_mib = anonymous_mib(&mut server)?;
+    let full_mib = anonymous_mib(server.child()?)?;
     let ready = client.admin().queue("backlog").await?.stats.ready;
     ensure!(usize::try_from(ready)? >= messages, "expected {messages} waiting, but {ready}");
 
@@ -64,7 +56,7 @@ async fn a_backlog_is_not_kept_in_memory_and_not_read_at_a_restart() -> anyhow::
     let first = client.queue("backlog").receive().await?.deliveries.pop().context("expected the first message")?;
     first.ack().await?;
     let served = begun.elapsed();
-    let restarted_mib = anonymous_mib(&mut server)?;
+    let restarted_mib = anonymous_mib(server.child()?)?;
     println!(
         "{ready} waiting, filled at {:.0}/s; anonymous memory {empty_mib} MiB empty, {full_mib} MiB full, {restarted_mib} MiB \
          restarted; after -9 ready in {} ms, a send, a receive and an ack done in {} ms",

@@ -3,8 +3,11 @@
 //! A node is cleared once a majority of the members, itself included, know its disk and none speaks against it. That
 //! costs no availability, since without a majority nothing can be done anyway; and it finds out disks that were swapped,
 //! copied or rolled back before they can do harm.
+//!
+//! A node of another cluster may itself be the one in the wrong place: what it says counts only where half of the named
+//! peers say so, and no more once a node is cleared. One foreign disk must not end the nodes around it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +65,13 @@ impl Greeter {
                 return node.broken.report(refusal);
             }
             let cleared = *node.cleared.borrow();
-            if !cleared && self.is_enough(&members, &answers.friends) {
+            if !cleared
+                && let Some(refusal) = answers.strangers.first()
+                && answers.strangers.len() * 2 >= self.peering.config().peers.len()
+            {
+                return node.broken.report(refusal.clone());
+            }
+            if !cleared && self.is_enough(&members, &answers) {
                 tracing::info!(node = mine, friends = ?answers.friends, "the others know this disk");
                 node.cleared.send_replace(true);
                 node.membership.allow_elections(true);
@@ -87,7 +96,12 @@ impl Greeter {
             .await
     }
 
-    fn is_enough(&self, members: &Members, friends: &BTreeSet<u64>) -> bool {
+    fn is_enough(&self, members: &Members, answers: &Answers) -> bool {
+        let friends = &answers.friends;
+        if friends.is_empty() && !answers.strangers.is_empty() {
+            // A voter without others would go ahead, in the middle of another cluster.
+            return false;
+        }
         let knows = |node: &&u64| **node == self.identity.node || friends.contains(node);
         if members.voters.is_empty() {
             // It has no log yet: whoever let it in, or founds with it, is enough.
@@ -97,16 +111,12 @@ impl Greeter {
     }
 
     async fn say_hello(&self, members: &Members, was_member: bool) -> Answers {
-        // The newest addresses come from the log; before there is one, from the named peers.
-        let mut addresses: BTreeMap<&str, &str> =
-            self.peering.config().others().map(|(name, address)| (name.as_str(), address.as_str())).collect();
-        for (node, member) in &members.nodes {
-            if *node != self.identity.node {
-                addresses.insert(&member.name, &member.peer_address);
-            }
-        }
-        addresses.remove(self.peering.member().name.as_str());
-        let asked = addresses.into_values().map(|address| {
+        // The newest addresses come from the log. The named peers are asked all the same: the log may be another cluster's.
+        let named = self.peering.config().others().map(|(_, address)| address.as_str());
+        let known = members.nodes.iter().filter(|(node, _)| **node != self.identity.node);
+        let mut addresses: BTreeSet<&str> = named.chain(known.map(|(_, member)| member.peer_address.as_str())).collect();
+        addresses.remove(self.peering.member().peer_address.as_str());
+        let asked = addresses.into_iter().map(|address| {
             let request = pb::HelloRequest {
                 protocol: PROTOCOL,
                 identity: self.peering.wire_identity(),
@@ -119,12 +129,15 @@ impl Greeter {
         });
         let mut answers = Answers::default();
         for answer in join_all(asked).await.into_iter().flatten() {
-            if !answer.refusal.is_empty() {
-                answers.refusal = Some(answer.refusal);
-                continue;
-            }
             let theirs = answer.identity.unwrap_or_default();
-            if theirs.cluster == self.identity.cluster.0.as_slice() && theirs.node != self.identity.node {
+            let same_cluster = theirs.cluster == self.identity.cluster.0.as_slice();
+            if !answer.refusal.is_empty() {
+                if same_cluster {
+                    answers.refusal = Some(answer.refusal);
+                } else {
+                    answers.strangers.push(answer.refusal);
+                }
+            } else if same_cluster && theirs.node != self.identity.node {
                 answers.friends.insert(theirs.node);
             }
         }
@@ -137,7 +150,10 @@ impl Greeter {
 struct Answers {
     /// Members of the same cluster that know this disk.
     friends: BTreeSet<u64>,
+    /// What one of this cluster has against this disk.
     refusal: Option<String>,
+    /// What those of other clusters have against it.
+    strangers: Vec<String>,
 }
 
 impl NodeSide {

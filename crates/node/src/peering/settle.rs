@@ -209,11 +209,14 @@ impl Peering {
     pub(crate) async fn begin(&self, initialized: bool) -> Result<(), StartError> {
         let Ok(node) = self.node() else { return Ok(()) };
         let members = node.members.borrow().clone();
-        let alone = if initialized {
-            members.nodes.len() == 1 && self.identity().is_some_and(|mine| members.is_voter(mine.node))
-        } else {
-            self.config().others().next().is_none() && self.config().is_founder()
-        };
+        // Where others are named they are asked first: this disk may be in the wrong place.
+        let named_alone = self.config().others().next().is_none();
+        let alone = named_alone
+            && if initialized {
+                members.nodes.len() == 1 && self.identity().is_some_and(|mine| members.is_voter(mine.node))
+            } else {
+                self.config().is_founder()
+            };
         if alone {
             // A voter without peers has nobody to wait for.
             node.cleared.send_replace(true);
