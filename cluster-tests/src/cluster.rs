@@ -318,11 +318,7 @@ impl Cluster {
     }
 
     /// Waits until `found` has something; on failure tells what the nodes logged.
-    pub fn until<T>(
-        &self,
-        what: &str,
-        mut found: impl FnMut(&Self) -> anyhow::Result<Option<T>>,
-    ) -> anyhow::Result<T> {
+    pub fn until<T>(&self, what: &str, mut found: impl FnMut(&Self) -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
         poll(DEADLINE, || found(self)).with_context(|| format!("wait for {what}; {}", self.logs()))
     }
 
@@ -417,7 +413,8 @@ mod tests {
 
     #[test]
     fn figures_are_read_by_their_names() {
-        let page = "HTTP/1.1 200 OK\r\n\r\n# TYPE a gauge\na{group=\"queues\"} 7\nb_total 2.5e3\nb_total{x=\"y\"} 1\n# EOF";
+        let page =
+            "HTTP/1.1 200 OK\r\n\r\n# TYPE a gauge\na{group=\"queues\"} 7\nb_total 2.5e3\nb_total{x=\"y\"} 1\n# EOF";
         let figures = Figures::parse(page);
         assert_eq!((figures.get("a"), figures.get("b_total"), figures.get("c")), (Some(7), Some(2_500), None));
     }

@@ -104,7 +104,12 @@ impl Load {
         let queue = || Ok::<_, anyhow::Error>(client(addresses)?.queue(&plan.queue));
         let (mut producers, mut consumers) = (Vec::new(), Vec::new());
         for number in 0..plan.callers {
-            producers.push(tokio::spawn(produce::calling(ledger.clone(), queue()?, plan.clone(), format!("call-{number}"))));
+            producers.push(tokio::spawn(produce::calling(
+                ledger.clone(),
+                queue()?,
+                plan.clone(),
+                format!("call-{number}"),
+            )));
         }
         for number in 0..plan.streamers {
             let name = format!("stream-{number}");

@@ -16,7 +16,8 @@ const WRONG: usize = 2;
 /// Three nodes of which the first or the second one leads, with messages.
 fn cluster() -> anyhow::Result<Cluster> {
     let cluster = Cluster::start(&[])?;
-    cluster.until_members("three voters", |members| members.len() == 3 && members.iter().all(|m| m.votes() && m.alive))?;
+    cluster
+        .until_members("three voters", |members| members.len() == 3 && members.iter().all(|m| m.votes() && m.alive))?;
     if cluster.leader()?.at == WRONG {
         let moved = cluster.rail(WRONG, &["cluster", "transfer-leader"])?;
         ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
@@ -43,7 +44,8 @@ fn check_that_it_joins_anew(cluster: &mut Cluster) -> anyhow::Result<()> {
     cluster.restart(WRONG)?;
     let id = cluster.node(WRONG)?.id();
     cluster.until_members("three voters", |members| {
-        members.len() == 3 && members.iter().all(|member| member.votes() && member.alive)
+        members.len() == 3
+            && members.iter().all(|member| member.votes() && member.alive)
             && members.iter().any(|member| Some(member.node) == id)
     })?;
     Ok(())
@@ -142,6 +144,9 @@ fn a_disk_that_lost_its_log() -> anyhow::Result<()> {
     let mut cluster = cluster()?;
     cluster.node_mut(WRONG)?.server.kill_9()?;
     fs::remove_dir_all(cluster.node(WRONG)?.server.data_dir().join("raft"))?;
-    check_refused(&mut cluster, &["there is no log at all", "remove the member from the cluster, empty the data directory"])?;
+    check_refused(
+        &mut cluster,
+        &["there is no log at all", "remove the member from the cluster, empty the data directory"],
+    )?;
     check_that_it_joins_anew(&mut cluster)
 }

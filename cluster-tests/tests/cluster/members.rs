@@ -8,23 +8,16 @@ use ticketrail_cluster_tests::replay;
 use crate::turns;
 
 /// A log that is purged after a few seconds of load.
-pub(crate) const SHORT_LOG: &[&str] = &[
-    "--log-retention-bytes",
-    "256KiB",
-    "--log-retention-age",
-    "30s",
-    "--flush-bytes",
-    "1MiB",
-    "--flush-age",
-    "1s",
-];
+pub(crate) const SHORT_LOG: &[&str] =
+    &["--log-retention-bytes", "256KiB", "--log-retention-age", "30s", "--flush-bytes", "1MiB", "--flush-age", "1s"];
 
 #[test]
 fn a_fourth_node_joins_by_snapshot_and_an_old_one_leaves() -> anyhow::Result<()> {
     let _turn = turns::together();
     let mut cluster = Cluster::start(SHORT_LOG)?;
     let addresses = cluster.addresses();
-    let plan = Plan { callers: 4, streamers: 2, per_second: Some(200), consumers: 1, receivers: 1, ..Plan::of("orders") };
+    let plan =
+        Plan { callers: 4, streamers: 2, per_second: Some(200), consumers: 1, receivers: 1, ..Plan::of("orders") };
     let load = Load::start(&addresses, Plan { body: 4_096, ..plan })?;
     let leader = cluster.leader()?;
     cluster.until("the log to be purged", |cluster| {

@@ -114,7 +114,8 @@ impl Greeter {
         // The newest addresses come from the log. The named peers are asked all the same: the log may be another cluster's.
         let named = self.peering.config().others().map(|(_, address)| address.as_str());
         let known = members.nodes.iter().filter(|(node, _)| **node != self.identity.node);
-        let mut addresses: BTreeSet<&str> = named.chain(known.map(|(_, member)| member.peer_address.as_str())).collect();
+        let mut addresses: BTreeSet<&str> =
+            named.chain(known.map(|(_, member)| member.peer_address.as_str())).collect();
         addresses.remove(self.peering.member().peer_address.as_str());
         let asked = addresses.into_iter().map(|address| {
             let request = pb::HelloRequest {

@@ -38,6 +38,10 @@ impl Peering {
             )));
         }
         if theirs.node == mine.node {
+            // Which of the two is the copy, the others know. One that they have not cleared has no say.
+            if !self.node().is_ok_and(|node| *node.cleared.borrow()) {
+                return Ok(None);
+            }
             return Ok(Some(format!(
                 "expected one disk of node {}, but {name} has a copy of the one that {} uses: empty the data directory \
                  of the copy",
