@@ -55,16 +55,33 @@ async fn keep(shared: &Shared) {
         marks.note(Mark { at: now, index: last, appended: shared.consensus.appended_bytes() }, keep);
         let held = shared.consensus.held_bytes();
         let Some(keep_after) = marks.purge_upto(now, held, keep) else { continue };
-        if figures.purged.is_some_and(|purged| purged >= keep_after) {
-            continue;
+        let step = Step::towards(keep_after, figures.purged, figures.snapshot);
+        if let Some(upto) = step.purge {
+            tracing::debug!(upto, held, "purges the log");
+            shared.consensus.purge(upto).await;
         }
-        if figures.snapshot.is_some_and(|snapshot| snapshot >= keep_after) {
-            tracing::debug!(upto = keep_after, held, "purges the log");
-            shared.consensus.purge(keep_after).await;
-        } else {
+        if step.flush {
             // Its end is seen in the figures, next time.
             shared.consensus.take_snapshot().await;
         }
+    }
+}
+
+/// What brings the log nearer to what is kept of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    /// Purge up to here.
+    purge: Option<u64>,
+    /// Flush, so that more can be purged.
+    flush: bool,
+}
+
+impl Step {
+    /// Where nothing up to `keep_after` need be kept. Under load that moves on with the log, and a flush is always behind it:
+    /// whatever is flushed goes all the same.
+    fn towards(keep_after: u64, purged: Option<u64>, snapshot: Option<u64>) -> Self {
+        let purge = snapshot.map(|snapshot| snapshot.min(keep_after)).filter(|upto| purged < Some(*upto));
+        Self { purge, flush: purged < Some(keep_after) && snapshot < Some(keep_after) }
     }
 }
 
@@ -152,6 +169,17 @@ mod tests {
         assert_eq!(marks(start).purge_upto(now, 20_000, keep(15_000)), Some(400));
         assert_eq!(marks(start).purge_upto(now, 20_000, keep(19_001)), None);
         assert_eq!(marks(start).purge_upto(now, 80_000, keep(30_000)), Some(1_900));
+    }
+
+    #[test]
+    fn a_flush_that_is_always_behind_lets_the_log_go_all_the_same() {
+        let step = |purge, flush| Step { purge, flush };
+        assert_eq!(Step::towards(100, None, None), step(None, true));
+        assert_eq!(Step::towards(100, None, Some(90)), step(Some(90), true));
+        assert_eq!(Step::towards(200, Some(90), Some(190)), step(Some(190), true));
+        assert_eq!(Step::towards(200, Some(190), Some(210)), step(Some(200), false));
+        assert_eq!(Step::towards(200, Some(200), Some(210)), step(None, false));
+        assert_eq!(Step::towards(200, Some(200), Some(190)), step(None, false));
     }
 
     #[test]
