@@ -25,9 +25,12 @@ const WALL_FRESH: Duration = Duration::from_secs(10);
 /// How long a peer's word on its disk counts.
 const DISK_FRESH: Duration = Duration::from_secs(10);
 
+/// Connects to an address, or says why that cannot be one.
+type Connect = dyn Fn(&str) -> Result<Channel, String> + Send + Sync;
+
 /// Makes connections to peers.
 #[derive(Clone)]
-pub struct Connector(Arc<dyn Fn(&str) -> Result<Channel, String> + Send + Sync>);
+pub struct Connector(Arc<Connect>);
 
 impl Connector {
     /// Connects with `connect`, which is given `HOST:PORT` and returns a channel that connects when it is first used,

@@ -228,7 +228,6 @@ impl<S: StateStore> Answers<S> {
         Some(result.map_err(RPCError::Unreachable))
     }
 
-    #[expect(clippy::type_complexity, reason = "an answer and what it answers, or none, or an error")]
     async fn receive<R: AsyncRuntime>(
         &mut self,
     ) -> Result<Option<(StreamAppendResult<Types<R>>, Option<u64>)>, Unreachable<Types<R>>> {
