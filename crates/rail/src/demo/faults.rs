@@ -21,6 +21,8 @@ const FAULT_WITHIN: Duration = Duration::from_secs(30);
 const AWAY_WITHIN: Duration = Duration::from_secs(30);
 /// A worker that has not stopped between line and commit after so long is killed, and another one told to.
 const PARK_WITHIN: Duration = Duration::from_secs(10);
+/// A snapshot that is in place is counted within this time.
+const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 /// Without a new leader after so long, the one that was killed is started again all the same.
 const LEADER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -280,11 +282,16 @@ impl Run {
         let there = self.nodes()?.ask().await.iter().map(|(_, figures)| figures.last_log).max().unwrap_or(0);
         self.restart(place).await?;
         let deadline = Instant::now() + FAULT_WITHIN;
+        let mut caught_up = None;
         let figures = loop {
             let told = self.nodes()?.ask().await;
             let found = told.into_iter().find(|(asked, _)| *asked == place).map(|(_, figures)| figures);
             if let Some(figures) = found.filter(|figures| figures.applied >= there) {
-                break figures;
+                // A snapshot is counted a moment after it is in place.
+                let since: Instant = *caught_up.get_or_insert_with(Instant::now);
+                if figures.installed > 0 || since.elapsed() > COUNTED_WITHIN {
+                    break figures;
+                }
             }
             if Instant::now() > deadline {
                 self.findings.push(format!("node {name} did not catch up within {FAULT_WITHIN:?}"));

@@ -41,8 +41,8 @@ pub(crate) struct Leader {
 }
 
 impl Nodes {
-    /// Starts them, each in a directory of its own in `dir`, with so much log kept by age, and waits until they serve.
-    pub(crate) async fn start(dir: &Path, retention_age: Duration) -> anyhow::Result<Self> {
+    /// Starts them, each in a directory of its own in `dir`, with so much log kept by age, and does not wait for them.
+    pub(crate) fn launch(dir: &Path, retention_age: Duration) -> anyhow::Result<Self> {
         let [clients, peers, http]: [[SocketAddr; COUNT]; 3] = {
             let [a, b, c, d, e, f, g, h, i] = child::free_ports()?;
             [[a, b, c], [d, e, f], [g, h, i]]
@@ -65,10 +65,15 @@ impl Nodes {
             let server = Server::launch(&dir, clients[place], flags)?;
             nodes.0.push(Node { name, http: http[place], server, up: true });
         }
-        for node in &mut nodes.0 {
+        Ok(nodes)
+    }
+
+    /// Waits until they serve.
+    pub(crate) async fn serve(&mut self) -> anyhow::Result<()> {
+        for node in &mut self.0 {
             node.server.serves().await?;
         }
-        Ok(nodes)
+        Ok(())
     }
 
     /// Their addresses for clients.

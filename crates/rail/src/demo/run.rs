@@ -140,7 +140,8 @@ impl Run {
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
-        self.nodes = Some(Nodes::start(&self.dir, self.settings.retention).await?);
+        self.nodes = Some(Nodes::launch(&self.dir, self.settings.retention)?);
+        self.nodes()?.serve().await?;
         let addresses = self.nodes()?.addresses();
         self.progress.event(format_args!("three nodes serve as one cluster: {}", addresses.join(" ")));
         let admin = self.client()?.admin();
