@@ -107,6 +107,7 @@ impl Server {
 
     /// Starts its process, and waits for nothing.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.dir)?;
         let ready = self.dir.join("ready");
         let _ = fs::remove_file(&ready);
         let path = self.dir.join("server.log");

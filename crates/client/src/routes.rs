@@ -234,8 +234,8 @@ mod tests {
         assert_ne!(other, "http://d:4");
         assert!(!routes.answered(&leader("d:4")), "it was not reached a moment ago");
         assert_eq!(current(&routes), other);
-        routes.failed(&routes.route(), &not_leader(), &leader("b:2"));
-        assert_eq!(current(&routes), "http://b:2");
+        routes.failed(&routes.route(), &not_leader(), &leader("e:5"));
+        assert_eq!(current(&routes), "http://e:5");
         routes.failed(&routes.route(), &not_leader(), &MetadataMap::new());
         assert_eq!(current(&routes), "http://a:1", "without a hint the next one is asked");
         assert!(!routes.answered(&leader("not an address")));

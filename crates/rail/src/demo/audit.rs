@@ -253,7 +253,7 @@ fn dead_letters(
         if !book.stories.get(name.as_str()).is_some_and(|story| story.messages.contains(message.as_str())) {
             findings.push(format!("{name} is in {queue} as {message}, which is not its message"));
         }
-        if !orders.get(name.as_str()).is_some_and(|order| Stage::failing(order) == Some(stage)) {
+        if orders.get(name.as_str()).is_none_or(|order| Stage::failing(order) != Some(stage)) {
             findings.push(format!("{name} is in {queue}, but should not fail there"));
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         evidence.orders.iter().find(|order| Stage::failing(order).is_none()).expect("most do").clone()
     }
 
-    fn lines<'a>(evidence: &'a mut Evidence, stage: Stage) -> &'a mut Vec<WorkerLine> {
+    fn lines(evidence: &mut Evidence, stage: Stage) -> &mut Vec<WorkerLine> {
         evidence.workers.get_mut(&stage).expect("a stage")
     }
 
@@ -523,7 +523,8 @@ mod tests {
 
     #[test]
     fn the_dead_letters_are_exactly_the_orders_that_fail() {
-        let of = |evidence: &mut Evidence, change: &dyn Fn(&mut Vec<(String, String)>)| {
+        type Change<'c> = &'c dyn Fn(&mut Vec<(String, String)>);
+        let of = |evidence: &mut Evidence, change: Change<'_>| {
             change(&mut evidence.books.get_mut(&Stage::Stock).expect("a stage").dead_letters);
             audit(evidence).findings
         };
