@@ -153,7 +153,8 @@ impl Load {
         let seconds = begun.elapsed();
         if !consumers.is_empty() {
             let sent = ledger.acknowledged.load(Ordering::Relaxed);
-            until_done(|| Ok((sent, ledger.finished_keys()))).with_context(|| format!("finish {}", plan.queue))?;
+            until_done(|| Ok((sent, ledger.finished_keys())))
+                .with_context(|| format!("finish {}; wrong so far: {:#?}", plan.queue, ledger.wrong()))?;
         }
         ledger.done.store(true, Ordering::Relaxed);
         runtime.block_on(all(consumers)).context("consume")?;

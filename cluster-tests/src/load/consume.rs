@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use ticketrail_client::{Consumer, Delivery, Error, Queue, Settled};
 
 use super::ledger::Ledger;
@@ -33,7 +32,14 @@ pub(super) async fn streaming(ledger: Arc<Ledger>, queue: Queue, lease: Duration
     let mut consumer = Consumer::builder(&queue).prefetch(PREFETCH).lease(lease).start();
     while !ledger.done.load(Ordering::Relaxed) {
         let Ok(batch) = tokio::time::timeout(WAIT, consumer.next_batch(PREFETCH)).await else { continue };
-        let acks: Vec<_> = batch?.into_iter().map(|delivery| (take(&ledger, &delivery), delivery.ack())).collect();
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                ledger.complain(format!("a consumer has ended: {error}"));
+                return Ok(());
+            }
+        };
+        let acks: Vec<_> = batch.into_iter().map(|delivery| (take(&ledger, &delivery), delivery.ack())).collect();
         for (key, ack) in acks {
             settled(&ledger, key, ack.await);
         }
@@ -45,7 +51,13 @@ pub(super) async fn streaming(ledger: Arc<Ledger>, queue: Queue, lease: Duration
 /// Polls, and acks one by one.
 pub(super) async fn polling(ledger: Arc<Ledger>, queue: Queue, lease: Duration) -> anyhow::Result<()> {
     while !ledger.done.load(Ordering::Relaxed) {
-        let received = queue.receive().max(8).wait(2 * WAIT).lease(lease).await.context("receive")?;
+        let received = match queue.receive().max(8).wait(2 * WAIT).lease(lease).await {
+            Ok(received) => received,
+            Err(error) => {
+                ledger.complain(format!("receive: {error}"));
+                continue;
+            }
+        };
         for delivery in received.deliveries {
             let key = take(&ledger, &delivery);
             settled(&ledger, key, delivery.ack().await);

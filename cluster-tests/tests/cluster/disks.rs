@@ -1,12 +1,13 @@
 //! Disks that must not be used: each is refused with a message that says what to do, and harms nobody.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use ticketrail_cluster_tests::cluster::Cluster;
 use ticketrail_cluster_tests::faults::copy_dir;
 use ticketrail_cluster_tests::load;
-use ticketrail_cluster_tests::server::Server;
+use ticketrail_cluster_tests::server::{Refusal, Server};
 
 use crate::turns;
 
@@ -51,25 +52,61 @@ fn check_that_it_joins_anew(cluster: &mut Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A disk of another cluster of three, and one of a node that is a cluster of its own and needs nobody to lead.
+fn foreign_disks(cluster: &Cluster) -> anyhow::Result<[PathBuf; 2]> {
+    let mut foreign = Cluster::start(&[])?;
+    foreign.stop_all()?;
+    let of_three = cluster.beside("of-three");
+    copy_dir(&foreign.node(WRONG)?.server.data_dir(), &of_three)?;
+    let home = cluster.beside("alone");
+    fs::create_dir(&home)?;
+    let mut alone = Server::start(&home, &[])?;
+    ensure!(alone.stop()?.success(), "expected a clean stop");
+    Ok([of_three, alone.data_dir()])
+}
+
+const FOREIGN: &[&str] = &["expected a disk of cluster", "mount the disk of this node, or empty the data directory"];
+
 #[test]
 fn a_foreign_disk() -> anyhow::Result<()> {
     let _turn = turns::together();
     let mut cluster = cluster()?;
-    // Of a cluster of three.
-    let mut foreign = Cluster::start(&[])?;
-    foreign.stop_all()?;
-    cluster.node_mut(WRONG)?.server.kill_9()?;
-    cluster.node(WRONG)?.wipe()?;
-    copy_dir(&foreign.node(WRONG)?.server.data_dir(), &cluster.node(WRONG)?.server.data_dir())?;
-    check_refused(&mut cluster, &["expected a disk of cluster", "mount the disk of this node"])?;
-    // Of a node that was a cluster of its own, and needs nobody to lead.
-    let mut alone = Server::start(&cluster.beside("alone"), &[])?;
-    ensure!(alone.stop()?.success(), "expected a clean stop");
-    cluster.node(WRONG)?.wipe()?;
-    copy_dir(&alone.data_dir(), &cluster.node(WRONG)?.server.data_dir())?;
-    check_refused(&mut cluster, &["expected a disk of cluster", "mount the disk of this node"])?;
-    let served = cluster.node(WRONG)?.server.log_of_this_life().contains("\"serving\"");
-    ensure!(!served, "expected it to serve nobody before it was refused:\n{}", cluster.logs());
+    for disk in foreign_disks(&cluster)? {
+        if cluster.node(WRONG)?.server.is_started() {
+            cluster.node_mut(WRONG)?.server.kill_9()?;
+        }
+        cluster.node(WRONG)?.wipe()?;
+        copy_dir(&disk, &cluster.node(WRONG)?.server.data_dir())?;
+        check_refused(&mut cluster, FOREIGN)?;
+        let log = cluster.node(WRONG)?.server.log_of_this_life();
+        ensure!(!log.contains("\"serving\""), "expected it to serve nobody before it was refused:\n{log}");
+    }
+    check_that_it_joins_anew(&mut cluster)
+}
+
+#[test]
+fn a_foreign_disk_that_comes_up_first() -> anyhow::Result<()> {
+    let _turn = turns::together();
+    let mut cluster = cluster()?;
+    for disk in foreign_disks(&cluster)? {
+        cluster.kill_all()?;
+        cluster.node(WRONG)?.wipe()?;
+        copy_dir(&disk, &cluster.node(WRONG)?.server.data_dir())?;
+        cluster.spawn(WRONG)?;
+        cluster.until("the foreign disk to be in use", |cluster| {
+            Ok(cluster.node(WRONG)?.server.log_of_this_life().contains("raft runs").then_some(()))
+        })?;
+        for at in 0..WRONG {
+            cluster.spawn(at)?;
+        }
+        let server = &mut cluster.node_mut(WRONG)?.server;
+        Refusal { status: server.wait()?, log: server.log_of_this_life() }.check(FOREIGN)?;
+        cluster.leader()?;
+        load::one_message(&cluster.addresses()[..WRONG], "orders")?;
+        for at in 0..WRONG {
+            ensure!(cluster.node_mut(at)?.server.is_ready()?, "expected those whose disks are right to go on");
+        }
+    }
     check_that_it_joins_anew(&mut cluster)
 }
 

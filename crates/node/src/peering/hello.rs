@@ -5,7 +5,7 @@
 //! copied or rolled back before they can do harm.
 //!
 //! A node of another cluster may itself be the one in the wrong place: what it says counts only where half of the named
-//! peers say so, and no more once a node is cleared. One foreign disk must not end the nodes around it.
+//! peers say so, and not for a cleared node that has others of its own. One foreign disk must not end the nodes around it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Greeter {
                 return node.broken.report(refusal);
             }
             let cleared = *node.cleared.borrow();
-            if !cleared
+            if (!cleared || answers.friends.is_empty())
                 && let Some(refusal) = answers.strangers.first()
                 && answers.strangers.len() * 2 >= self.peering.config().peers.len()
             {

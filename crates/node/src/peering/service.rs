@@ -84,8 +84,8 @@ impl Peering {
                 Some(known) if *known == now => return Ok(None),
                 Some(known) if known.incarnation >= now.incarnation => {
                     return Ok(Some(format!(
-                        "expected node {node} to start for a {}th time or later, but its disk says that it starts for the \
-                         {}th: the disk is a copy or was rolled back. Do not use it: empty the data directory, and the \
+                        "expected start number {} of node {node} or a later one, but its disk says that this is number \
+                         {}: the disk is a copy or was rolled back. Do not use it: empty the data directory, and the \
                          node joins anew by itself under a new id",
                         known.incarnation + 1,
                         now.incarnation
