@@ -125,7 +125,7 @@ impl Peering {
         let member = from_wire(answer.accepted).map_err(|_| {
             ChangeError::Precondition(format!("expected an empty node at {address}, but {}", answer.reason))
         })?;
-        changed(node.membership.change(Change::Set(id, member)).await)?;
+        make(node, Change::Set(id, member)).await?;
         Ok(id)
     }
 
@@ -135,7 +135,7 @@ impl Peering {
             return Err(ChangeError::NotFound(id));
         }
         if !members.is_voter(id) {
-            changed(node.membership.change(Change::Remove(BTreeSet::from([id]))).await)?;
+            make(node, Change::Remove(BTreeSet::from([id]))).await?;
             node.record.forget(id);
             return Ok(id);
         }
@@ -148,7 +148,7 @@ impl Peering {
                 rest.len()
             )));
         }
-        changed(node.membership.change(Change::Voters(rest)).await)?;
+        make(node, Change::Voters(rest)).await?;
         node.record.forget(id);
         Ok(id)
     }
@@ -212,8 +212,26 @@ async fn promote(node: &NodeSide, id: u64) -> Result<u64, ChangeError> {
         )));
     }
     let voters = members.voters.last().into_iter().flatten().copied().chain([id]).collect();
-    changed(node.membership.change(Change::Voters(voters)).await)?;
+    make(node, Change::Voters(voters)).await?;
     Ok(id)
+}
+
+/// Changes the membership as soon as no other change is under way: the steward's, or one that was asked for before.
+async fn make(node: &NodeSide, change: Change) -> Result<(), ChangeError> {
+    let mut members = node.members.clone();
+    let deadline = node.clock_now() + WAIT;
+    loop {
+        let stable = members.wait_for(|members| members.committed && members.voters.len() < 2);
+        // Where it lasts too long, the change itself is refused and says why.
+        let _ = timeout_at(deadline, stable).await;
+        match node.membership.change(change.clone()).await {
+            Err(NotChanged::Refused(_)) if node.clock_now() < deadline => {
+                // Somebody else was faster.
+                let _ = timeout(AGAIN / 8, members.changed()).await;
+            }
+            result => return changed(result),
+        }
+    }
 }
 
 fn changed(result: Result<(), NotChanged>) -> Result<(), ChangeError> {

@@ -60,11 +60,11 @@ impl Greeter {
                 }
                 was_member = true;
             }
-            let answers = self.say_hello(&members, was_member).await;
+            let cleared = *node.cleared.borrow();
+            let answers = self.say_hello(&members, was_member, cleared).await;
             if let Some(refusal) = answers.refusal {
                 return node.broken.report(refusal);
             }
-            let cleared = *node.cleared.borrow();
             if (!cleared || answers.friends.is_empty())
                 && let Some(refusal) = answers.strangers.first()
                 && answers.strangers.len() * 2 >= self.peering.config().peers.len()
@@ -110,7 +110,7 @@ impl Greeter {
         members.voters.iter().all(|set| set.iter().filter(knows).count() > set.len() / 2)
     }
 
-    async fn say_hello(&self, members: &Members, was_member: bool) -> Answers {
+    async fn say_hello(&self, members: &Members, was_member: bool, cleared: bool) -> Answers {
         // The newest addresses come from the log. The named peers are asked all the same: the log may be another cluster's.
         let named = self.peering.config().others().map(|(_, address)| address.as_str());
         let known = members.nodes.iter().filter(|(node, _)| **node != self.identity.node);
@@ -125,6 +125,7 @@ impl Greeter {
                 last_log: (self.last_log)(),
                 was_member,
                 wants_vote: self.peering.config().wants_vote,
+                cleared,
             };
             self.peering.ask_for(ROUND, address, async move |mut client| client.hello(request).await)
         });

@@ -61,7 +61,10 @@ impl Peering {
             )));
         }
         let last = asked.last_log.as_ref().map(|id| id.index);
-        if let Err(refusal) = node.record.check_start(theirs.node, last) {
+        // One that is cleared takes entries meanwhile: what it said is older than what is on record.
+        if !asked.cleared
+            && let Err(refusal) = node.record.check_start(theirs.node, last)
+        {
             return Ok(Some(refusal));
         }
         if asked.was_member && node.leads() && !members.nodes.contains_key(&theirs.node) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use ticketrail_core::{GroupId, MemView};
 use ticketrail_node::{Connector, Disk, Member, Node, NodeConfig, NodeStatus, Peering, PeeringConfig, StartError};
@@ -101,7 +102,7 @@ impl Cluster {
     pub(crate) async fn with(named: usize, config: NodeConfig) -> Self {
         let mut cluster = Self { places: Vec::new(), running: BTreeMap::new(), peers: Vec::new(), config };
         for _ in 0..named {
-            let at = cluster.add_place().await;
+            let at = cluster.add_place();
             let place = &cluster.places[at];
             cluster.peers.push((place.name.clone(), place.address.clone()));
         }
@@ -109,10 +110,9 @@ impl Cluster {
     }
 
     /// One more place, which the others do not know.
-    pub(crate) async fn add_place(&mut self) -> usize {
+    pub(crate) fn add_place(&mut self) -> usize {
         let at = self.places.len();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("its address").to_string();
+        let address = format!("127.0.0.1:{}", free_port());
         self.places.push(Place { name: format!("rail-{at}"), address, disk: Contents::default() });
         at
     }
@@ -254,6 +254,19 @@ async fn start_node(
     let config =
         NodeConfig { node_id: identity.node, cluster_id: identity.cluster.0, peering: Some(peering), ..config };
     Node::start(config, contents.log, contents.state, Disk::endless()).await
+}
+
+/// A port that is free, and stays so while a node is down: below those that the system gives to connections.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const PORTS: std::ops::Range<u16> = 15_000..20_000;
+    let first = u16::try_from(std::process::id() % 50).unwrap_or(0) * 100;
+    loop {
+        let port = PORTS.start + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Listens where another node did a moment ago.

@@ -93,7 +93,7 @@ async fn a_fourth_node_joins_by_itself_and_an_old_one_leaves() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;
     cluster.enqueue("orders", &["a"]).await;
-    let fourth = cluster.add_place().await;
+    let fourth = cluster.add_place();
     cluster.start(fourth).await;
     let id = cluster.places[fourth].disk.identity().node;
     assert!(id >= 100, "an id of its own: {id}");
@@ -117,7 +117,7 @@ async fn a_node_that_knows_nobody_follows_an_invitation() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;
     cluster.enqueue("orders", &["a"]).await;
-    let guest = cluster.add_place().await;
+    let guest = cluster.add_place();
     let address = cluster.places[guest].address.clone();
     let leader = cluster.running[&cluster.leader().await].node.handle();
     let nobody = leader.change_members(MemberChange::Add(address.clone())).await;
@@ -182,7 +182,7 @@ async fn a_member_that_moves_is_found_at_its_new_address() {
     cluster.start_all().await;
     let moves = (cluster.leader().await + 1) % 3;
     cluster.stop(moves).await;
-    let spare = cluster.add_place().await;
+    let spare = cluster.add_place();
     cluster.places[moves].address = cluster.places[spare].address.clone();
     cluster.start(moves).await;
     let leader = cluster.running[&cluster.leader().await].node.handle();
