@@ -247,7 +247,8 @@ fn check_disk(identity: &Identity, me: &Member, group: &Members, initialized: bo
         )));
     }
     match group.nodes.get(&identity.node) {
-        Some(known) if known.name != me.name => Err(StartError::Disk(format!(
+        // One without a name was a cluster of its own: it gets a name when it leads.
+        Some(known) if !known.name.is_empty() && known.name != me.name => Err(StartError::Disk(format!(
             "expected the disk of {:?}, but it is the one of {:?} (node {}): mount each disk where it belongs, or start \
              the node under its name",
             me.name, known.name, identity.node

@@ -52,6 +52,7 @@ impl Peering {
         let Ok(node) = self.node() else { return self.judge_start(theirs).await };
         let members = node.members.borrow().clone();
         if let Some(known) = members.nodes.get(&theirs.node)
+            && !known.name.is_empty()
             && known.name != *name
         {
             return Ok(Some(format!(

@@ -12,7 +12,7 @@ use super::change::transfer_to;
 use super::{NodeSide, Peering, Wish};
 use crate::clock::Instant;
 use crate::consensus::{Change, NotChanged};
-use crate::member::{ClusterView, MemberView, Members};
+use crate::member::{ClusterView, Member, MemberView, Members};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -49,7 +49,7 @@ async fn care(peering: &Peering) {
             if off || node.peers.disk_low(mine) {
                 hand_over(node).await;
             }
-            if let Some(change) = next_change(node) {
+            if let Some(change) = next_change(node, (mine, peering.member())) {
                 apply(node, change).await;
                 continue;
             }
@@ -85,7 +85,7 @@ async fn hand_over(node: &NodeSide) {
 }
 
 /// What is to be done next.
-fn next_change(node: &NodeSide) -> Option<Change> {
+fn next_change(node: &NodeSide, (mine, me): (u64, &Member)) -> Option<Change> {
     let members = node.members.borrow().clone();
     if !node.membership.membership_is_committed() {
         return None;
@@ -93,6 +93,10 @@ fn next_change(node: &NodeSide) -> Option<Change> {
     if let [_, wanted] = members.voters.as_slice() {
         // An earlier leader began it.
         return Some(Change::Voters(wanted.clone()));
+    }
+    if members.nodes.get(&mine).is_some_and(|known| known != me) {
+        // The leader itself has moved, or has got its name.
+        return Some(Change::Set(mine, me.clone()));
     }
     let wishes = node.wishes.lock().clone();
     wishes.iter().find_map(|(id, wish)| step_towards(node, &members, *id, wish)).or_else(|| leftover(node, &members))
