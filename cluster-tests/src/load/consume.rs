@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ticketrail_client::{Consumer, Delivery, Error, Queue, Settled};
+use ticketrail_client::{Consumer, Delivery, Error, Queue, Reason, Settled};
 
 use super::ledger::Ledger;
 
@@ -23,6 +23,7 @@ fn take(ledger: &Ledger, delivery: &Delivery) -> String {
 fn settled(ledger: &Ledger, key: String, answer: Result<Settled, Error>) {
     match answer {
         Ok(_) => ledger.finish(key),
+        Err(error) if error.reason() == Some(&Reason::LeaseLost) => ledger.lose_lease(),
         Err(error) => ledger.complain(format!("ack {key}: {error}")),
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct Ledger {
     pub(super) acknowledged: AtomicU64,
     replayed: AtomicU64,
     redelivered: AtomicU64,
+    leases_lost: AtomicU64,
     /// No more messages.
     pub(super) stop: AtomicBool,
     /// No more deliveries.
@@ -75,6 +76,11 @@ impl Ledger {
         *self.finished.lock().unwrap().entry(key).or_default() += 1;
     }
 
+    /// An ack came after the end of its lease: the message is delivered anew.
+    pub(super) fn lose_lease(&self) {
+        self.leases_lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What a user of the SDK should not have seen.
     pub(super) fn complain(&self, what: String) {
         self.wrongs.fetch_add(1, Ordering::Relaxed);
@@ -105,6 +111,7 @@ impl Ledger {
             wrongs: self.wrongs.load(Ordering::Relaxed),
             replayed: self.replayed.load(Ordering::Relaxed),
             redelivered: self.redelivered.load(Ordering::Relaxed),
+            leases_lost: self.leases_lost.load(Ordering::Relaxed),
             seconds,
         }
     }
@@ -127,6 +134,8 @@ pub struct Tally {
     pub replayed: u64,
     /// Deliveries of messages that had been delivered before.
     pub redelivered: u64,
+    /// Acks that came after the end of their leases: lawful where an outage is longer than a lease.
+    pub leases_lost: u64,
     /// How long messages were sent.
     pub seconds: Duration,
 }
@@ -153,7 +162,7 @@ impl Tally {
         self.sent.len() as f64 / self.seconds.as_secs_f64()
     }
 
-    /// No user has seen an error: each send and each ack was answered OK.
+    /// No user has seen an error: each send was answered OK, and each ack, but for those that came too late.
     pub fn check_no_error(&self) -> anyhow::Result<()> {
         ensure!(self.wrongs == 0, "expected no error, but there were {}: {:#?}", self.wrongs, self.wrong);
         Ok(())

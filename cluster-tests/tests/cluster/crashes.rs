@@ -56,13 +56,14 @@ fn all_killed_at_once_again_and_again_lose_nothing() -> anyhow::Result<()> {
     let whole = replay::check_dir(&cluster.node(0)?.server.data_dir())?;
     outages.sort();
     println!(
-        "{kills} times all three killed, {} acknowledged, {} of them drained, {} finished; {} redelivered, {} replayed; lost 0, \
-         doubled 0, finished twice 0; write outage median {} ms, longest {} ms; {} records the same on all three, {} entries \
-         replayed to the hash {:016x}",
+        "{kills} times all three killed, {} acknowledged, {} of them drained, {} finished; {} redelivered, {} acks too late, {} \
+         replayed; lost 0, doubled 0, finished twice 0; write outage median {} ms, longest {} ms; {} records the same on all \
+         three, {} entries replayed to the hash {:016x}",
         kept.acknowledged() + worked.acknowledged(),
         drained.ids.len(),
         worked.finished.len(),
         worked.redelivered,
+        worked.leases_lost,
         kept.replayed + worked.replayed,
         outages.get(outages.len() / 2).map_or(0, Duration::as_millis),
         outages.last().map_or(0, Duration::as_millis),

@@ -59,11 +59,12 @@ fn a_killed_leader_is_followed_by_another_one_soon() -> anyhow::Result<()> {
     outages.sort();
     let longest = outages.last().copied().context("expected an outage")?;
     println!(
-        "leader killed {kills} times under {RATE}/s: {} acknowledged at {:.0}/s, lost 0, doubled 0, {} redelivered; write outage \
-         median {} ms, longest {} ms; {} records the same on all three",
+        "leader killed {kills} times under {RATE}/s: {} acknowledged at {:.0}/s, lost 0, doubled 0, {} redelivered, {} acks too \
+         late; write outage median {} ms, longest {} ms; {} records the same on all three",
         tally.acknowledged(),
         tally.rate(),
         tally.redelivered,
+        tally.leases_lost,
         outages[outages.len() / 2].as_millis(),
         longest.as_millis(),
         agreed.records

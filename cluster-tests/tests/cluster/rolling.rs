@@ -53,6 +53,7 @@ fn a_rolling_restart_is_seen_by_nobody() -> anyhow::Result<()> {
     }
     let tally = load.stop()?;
     tally.check_no_error()?;
+    ensure!(tally.leases_lost == 0, "expected each ack in time, but {} came too late", tally.leases_lost);
     tally.check_finished(load::queue_stats(&addresses, "orders")?.enqueued)?;
     println!(
         "{} restarts by SIGTERM under load: {} sends and {} acks, all OK, {} redelivered, lost 0, doubled 0; longest stop {} ms, \
