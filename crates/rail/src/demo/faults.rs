@@ -55,7 +55,9 @@ pub(super) enum Fault {
 /// What was broken to effect so far.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    leaders: Vec<(u64, LeaderKill)>,
+    /// Each with the times, in nanoseconds of the machine's monotonic clock, when it was killed and when another was seen
+    /// to lead.
+    leaders: Vec<([u64; 2], LeaderKill)>,
     /// What the workers that were killed had in hand.
     pub(super) victims: Vec<Parked>,
     stopped: Option<Stopped>,
@@ -129,8 +131,8 @@ impl Faults {
     /// What took effect, with what the producers saw of it.
     pub(super) fn struck(&self, producers: &[ProducerLine], orders: usize) -> Struck {
         let acknowledged = outage::acknowledged_ns(producers);
-        let kill = |(killed_ns, kill): &(u64, LeaderKill)| LeaderKill {
-            outage_ms: outage::around_ms(&acknowledged, *killed_ns).unwrap_or(0),
+        let kill = |([killed_ns, led_ns], kill): &([u64; 2], LeaderKill)| LeaderKill {
+            outage_ms: outage::around_ms(&acknowledged, *killed_ns, *led_ns).unwrap_or(0),
             ..kill.clone()
         };
         let cuts = producers.iter().filter(|line| match line {
@@ -194,13 +196,15 @@ impl Run {
                 bail!("expected node {name} to be alive when it was killed, but it had ended by itself");
             }
             let new = self.leader(LEADER_WITHIN).await?;
-            let elected = killed.elapsed();
+            let (elected, led_ns) = (killed.elapsed(), new.map(|_| monotonic_ns()));
             self.restart(old.place).await?;
             let new = match new {
                 Some(new) => Some(new),
                 None => self.leader(LEADER_WITHIN).await?,
             };
-            while !self.tally.acknowledged_after(killed_ns) && Instant::now() < deadline {
+            // What is acknowledged before this may have been on its way when the old leader was killed.
+            let led_ns = led_ns.unwrap_or_else(monotonic_ns);
+            while !self.tally.acknowledged_after(led_ns) && Instant::now() < deadline {
                 self.tick().await?;
             }
             let Some(new) = new.filter(|new| new.figures.term > old.figures.term) else {
@@ -215,9 +219,9 @@ impl Run {
                 elected.as_millis(),
                 killed.elapsed().as_millis()
             ));
-            if self.tally.acknowledged_after(killed_ns) {
+            if self.tally.acknowledged_after(led_ns) {
                 let kill = LeaderKill { node: name, next, old_term, new_term, outage_ms: 0 };
-                self.faults.leaders.push((killed_ns, kill));
+                self.faults.leaders.push(([killed_ns, led_ns], kill));
                 return Ok(());
             }
         }

@@ -18,12 +18,12 @@ pub(crate) fn longest_ms(acknowledged_ns: &[u64]) -> u64 {
     acknowledged_ns.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000).max().unwrap_or(0)
 }
 
-/// The gap around a kill, from the last order acknowledged before it to the first one after it, in milliseconds; `None`
-/// where none was acknowledged before or after it.
-pub(crate) fn around_ms(acknowledged_ns: &[u64], kill_ns: u64) -> Option<u64> {
-    let after = acknowledged_ns.partition_point(|at| *at <= kill_ns);
-    let before = acknowledged_ns.get(after.checked_sub(1)?)?;
-    Some((acknowledged_ns.get(after)? - before) / 1_000_000)
+/// The longest gap around a change of leader, in milliseconds: of those that end after the old one was killed and begin
+/// before the new one was seen to lead. A reply may still have been on its way when the old one was killed. `None` where
+/// nothing was acknowledged before or after it.
+pub(crate) fn around_ms(acknowledged_ns: &[u64], killed_ns: u64, led_ns: u64) -> Option<u64> {
+    let around = acknowledged_ns.windows(2).filter(|pair| pair[1] > killed_ns && pair[0] <= led_ns);
+    around.map(|pair| (pair[1] - pair[0]) / 1_000_000).max()
 }
 
 #[cfg(test)]
@@ -43,10 +43,12 @@ mod tests {
         let lines: Vec<ProducerLine> = [1, 50, 2, 300, 51].into_iter().map(line).chain([failed]).collect();
         let at = acknowledged_ns(&lines);
         assert_eq!(longest_ms(&at), 249);
-        assert_eq!(around_ms(&at, 10_000_000), Some(48));
-        assert_eq!(around_ms(&at, 60_000_000), Some(249));
-        assert_eq!(around_ms(&at, 400_000_000), None, "nothing was acknowledged after it");
-        assert_eq!(around_ms(&at, 0), None, "nothing was acknowledged before it");
+        let around = |killed_ms: u64, led_ms: u64| around_ms(&at, killed_ms * 1_000_000, led_ms * 1_000_000);
+        assert_eq!(around(10, 40), Some(48));
+        assert_eq!(around(49, 60), Some(249), "what came at 50 and 51 was on its way");
+        assert_eq!(around(60, 70), Some(249));
+        assert_eq!(around(400, 500), None, "nothing was acknowledged after it");
+        assert_eq!(around(0, 0), None, "nothing was acknowledged before it");
         assert_eq!(longest_ms(&[]), 0);
     }
 }
