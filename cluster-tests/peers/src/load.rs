@@ -360,4 +360,14 @@ mod tests {
         assert_eq!((sent.count, received.count), (1_000, 1_000));
         assert_eq!((sent.a_second(), received.a_second()), (200.0, 200.0));
     }
+
+    /// A timer between two messages would hold four producers to 4,000 a second.
+    #[tokio::test]
+    async fn a_load_without_a_rate_is_held_back_by_the_broker_alone() {
+        let broker = Loopback::start("".as_ref(), "".as_ref()).await.expect("a broker");
+        let load =
+            Load { warm_up: Duration::from_millis(50), measured: Duration::from_millis(500), ..Load::default() };
+        let both = both(&broker, &load).await.expect("a run");
+        assert!(both.through() > 10_000.0, "{both:?}");
+    }
 }

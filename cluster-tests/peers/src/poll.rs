@@ -26,11 +26,14 @@ pub(crate) async fn poll<T>(what: &str, mut found: impl AsyncFnMut() -> anyhow::
     }
 }
 
-/// Waits until it is `due`, and says when that was; for ever where nothing is.
+/// Waits until it is `due`, and says when that was; for ever where nothing is. What is due already costs nothing: the
+/// runtime's timer would wait out a whole millisecond for it.
 pub(crate) async fn due(due: Option<Instant>) -> Instant {
     match due {
         Some(due) => {
-            tokio::time::sleep_until(due).await;
+            if due > Instant::now() {
+                tokio::time::sleep_until(due).await;
+            }
             due
         }
         None => pending().await,

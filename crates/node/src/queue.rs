@@ -170,29 +170,141 @@ impl Cost {
         }
     }
 
-    /// Whether an entry of this cost is small enough.
-    fn fits(self) -> bool {
-        self.encoded <= limits::ENTRY_TARGET_BYTES
-            && self.keys <= limits::ENTRY_KEYS
-            && self.written <= limits::ENTRY_BYTES
+    /// Whether this is not too much for a share of an entry.
+    fn fits(self, share: Share) -> bool {
+        self.encoded <= share.of(limits::ENTRY_TARGET_BYTES)
+            && self.keys <= share.of(limits::ENTRY_KEYS)
+            && self.written <= share.of(limits::ENTRY_BYTES)
     }
 }
 
 /// Requests that go into one entry, if they fit: an enqueue and the receives that it serves.
 pub(crate) type Unit = Vec<Pending>;
 
-/// The queue in front of the proposer.
+/// The queue in front of the proposer: two lanes. What hands messages out, finishes them or rules goes before what brings
+/// new ones in, or producers at full speed would make every ack and every receive wait behind all that they have sent.
+/// While both wait, a part of each entry stays for the newcomers.
 #[derive(Debug)]
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
+    /// Of each lane.
     max_bytes: usize,
     filled: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    serving: Lane,
+    entering: Lane,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
     units: VecDeque<Unit>,
     bytes: usize,
+}
+
+/// The part of an entry that is kept for newcomers while some wait: one of so many.
+const ENTERING_SHARE: usize = 4;
+
+impl Inner {
+    /// The lane of a unit: its first request decides.
+    fn lane(&mut self, unit: &Unit) -> &mut Lane {
+        let enters = match unit.first().and_then(|pending| pending.request.command.as_ref()) {
+            Some(Command::Commit(commit)) => commit.settle.is_empty() && !commit.enqueue.is_empty(),
+            Some(
+                Command::Receive(_)
+                | Command::Expire(_)
+                | Command::Tick(_)
+                | Command::InitCluster(_)
+                | Command::OpenSession(_)
+                | Command::CreateQueue(_)
+                | Command::UpdateQueue(_)
+                | Command::DeleteQueue(_)
+                | Command::PurgeQueue(_)
+                | Command::PauseQueue(_)
+                | Command::CloseQueue(_),
+            )
+            | None => false,
+        };
+        if enters { &mut self.entering } else { &mut self.serving }
+    }
+
+    fn bytes(&self) -> usize {
+        self.serving.bytes + self.entering.bytes
+    }
+}
+
+impl Lane {
+    fn push_back(&mut self, unit: Unit) {
+        self.bytes += bytes_of(&unit);
+        self.units.push_back(unit);
+    }
+
+    fn push_front(&mut self, unit: Unit) {
+        self.bytes += bytes_of(&unit);
+        self.units.push_front(unit);
+    }
+
+    fn pop_front(&mut self) -> Option<Unit> {
+        let unit = self.units.pop_front()?;
+        self.bytes -= bytes_of(&unit);
+        Some(unit)
+    }
+
+    /// Moves units into an entry, up to `share` of it; at least one request where the entry is empty.
+    fn fill(&mut self, entry: &mut Filling, share: Share) {
+        while !entry.full
+            && let Some(mut unit) = self.pop_front()
+        {
+            unit.retain(Pending::is_wanted);
+            let cost = unit.iter().fold(entry.cost, |cost, pending| cost.plus(pending.cost));
+            let fits = cost.fits(share) && entry.taken.len() + unit.len() <= share.of(limits::ENTRY_REQUESTS);
+            if !fits && !entry.taken.is_empty() {
+                self.push_front(unit);
+                break;
+            }
+            entry.full = !fits;
+            if entry.full {
+                // A unit that fills an entry alone: as much of it as fits, at least one request.
+                let rest = split(&mut unit);
+                if !rest.is_empty() {
+                    self.push_front(rest);
+                }
+            }
+            entry.taken.extend(unit.into_iter().filter(|pending| pending.fate.take()));
+            entry.cost = cost;
+            if entry.taken.is_empty() {
+                // All of it was withdrawn.
+                (entry.full, entry.cost) = (false, Cost::default());
+            }
+        }
+    }
+}
+
+/// The requests of an entry to be.
+#[derive(Default)]
+struct Filling {
+    taken: Vec<Pending>,
+    cost: Cost,
+    full: bool,
+}
+
+/// How much of an entry may be filled.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    All,
+    /// All but what is kept for newcomers.
+    Most,
+}
+
+impl Share {
+    fn of(self, all: usize) -> usize {
+        match self {
+            Share::All => all,
+            Share::Most => all - all / ENTERING_SHARE,
+        }
+    }
 }
 
 impl Queue {
@@ -200,17 +312,17 @@ impl Queue {
         Self { inner: Mutex::default(), max_bytes, filled: Notify::new() }
     }
 
-    /// Puts a request at the end, and what `served` gives into the same unit; where there is no room, says how many
-    /// bytes wait.
+    /// Puts a request at the end of its lane, and what `served` gives into the same unit; where there is no room, says how
+    /// many bytes wait.
     pub(crate) fn push(&self, pending: Pending, served: impl FnOnce() -> Vec<Pending>) -> Result<(), usize> {
         let mut inner = self.inner.lock();
-        if inner.bytes + pending.cost.encoded > self.max_bytes && !inner.units.is_empty() {
-            return Err(inner.bytes);
-        }
         let mut unit = vec![pending];
+        let lane = inner.lane(&unit);
+        if lane.bytes + bytes_of(&unit) > self.max_bytes && !lane.units.is_empty() {
+            return Err(inner.bytes());
+        }
         unit.extend(served());
-        inner.bytes += bytes_of(&unit);
-        inner.units.push_back(unit);
+        lane.push_back(unit);
         drop(inner);
         self.filled.notify_one();
         Ok(())
@@ -220,18 +332,16 @@ impl Queue {
     /// which are bounded themselves.
     pub(crate) fn push_own(&self, unit: Unit) {
         let mut inner = self.inner.lock();
-        inner.bytes += bytes_of(&unit);
-        inner.units.push_back(unit);
+        inner.lane(&unit).push_back(unit);
         drop(inner);
         self.filled.notify_one();
     }
 
-    /// Puts units before all others, in their order.
+    /// Puts units before all others of their lanes, in their order.
     pub(crate) fn push_front(&self, units: Vec<Unit>) {
         let mut inner = self.inner.lock();
         for unit in units.into_iter().rev() {
-            inner.bytes += bytes_of(&unit);
-            inner.units.push_front(unit);
+            inner.lane(&unit).push_front(unit);
         }
         drop(inner);
         self.filled.notify_one();
@@ -240,41 +350,17 @@ impl Queue {
     /// Takes the requests of the next entry. Those whose callers have gone are left out, and so dropped.
     pub(crate) fn take(&self) -> Vec<Pending> {
         let mut inner = self.inner.lock();
-        let mut taken: Vec<Pending> = Vec::new();
-        let mut cost = Cost::default();
-        while let Some(mut unit) = inner.units.pop_front() {
-            inner.bytes -= bytes_of(&unit);
-            unit.retain(Pending::is_wanted);
-            let with_unit = unit.iter().fold(cost, |cost, pending| cost.plus(pending.cost));
-            let fits = with_unit.fits() && taken.len() + unit.len() <= limits::ENTRY_REQUESTS;
-            if !fits && !taken.is_empty() {
-                inner.bytes += bytes_of(&unit);
-                inner.units.push_front(unit);
-                break;
-            }
-            let full = !fits;
-            if full {
-                // A unit that fills an entry alone: as much of it as fits, at least one request.
-                let rest = split(&mut unit);
-                if !rest.is_empty() {
-                    inner.bytes += bytes_of(&rest);
-                    inner.units.push_front(rest);
-                }
-            }
-            taken.extend(unit.into_iter().filter(|pending| pending.fate.take()));
-            cost = with_unit;
-            if full && !taken.is_empty() {
-                break;
-            }
-        }
-        taken
+        let mut entry = Filling::default();
+        let share = if inner.entering.units.is_empty() { Share::All } else { Share::Most };
+        inner.serving.fill(&mut entry, share);
+        inner.entering.fill(&mut entry, Share::All);
+        entry.taken
     }
 
     /// Takes all that waits, to refuse it.
     pub(crate) fn drain(&self) -> Vec<Pending> {
-        let mut inner = self.inner.lock();
-        inner.bytes = 0;
-        std::mem::take(&mut inner.units).into_iter().flatten().collect()
+        let Inner { serving, entering } = std::mem::take(&mut *self.inner.lock());
+        serving.units.into_iter().chain(entering.units).flatten().collect()
     }
 
     /// Waits until something may have been put in.
@@ -284,12 +370,13 @@ impl Queue {
 
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
-        self.inner.lock().bytes
+        self.inner.lock().bytes()
     }
 
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.inner.lock().units.is_empty()
+        let inner = self.inner.lock();
+        inner.serving.units.is_empty() && inner.entering.units.is_empty()
     }
 }
 
@@ -303,7 +390,7 @@ fn split(unit: &mut Unit) -> Unit {
     let mut keep = 0;
     for pending in unit.iter().take(limits::ENTRY_REQUESTS) {
         cost = cost.plus(pending.cost);
-        if keep > 0 && !cost.fits() {
+        if keep > 0 && !cost.fits(Share::All) {
             break;
         }
         keep += 1;
@@ -360,12 +447,50 @@ mod tests {
     fn one_large_request_is_an_entry_of_its_own() {
         let queue = Queue::new(usize::MAX);
         let (large, _large) = enqueue(3 << 20);
-        let (before, _before) = small();
-        let (after, _after) = small();
+        let (before, _before) = enqueue(10);
+        let (after, _after) = enqueue(10);
         queue.push_own(vec![before]);
         queue.push_own(vec![large]);
         queue.push_own(vec![after]);
         assert_eq!([queue.take().len(), queue.take().len(), queue.take().len()], [1, 1, 1]);
+    }
+
+    #[test]
+    fn who_serves_goes_first_and_leaves_room_for_newcomers() {
+        let queue = Queue::new(usize::MAX);
+        let mut waiting = Vec::new();
+        for _ in 0..2 * limits::ENTRY_REQUESTS {
+            for (pending, wait) in [enqueue(10), small()] {
+                waiting.push(wait);
+                queue.push_own(vec![pending]);
+            }
+        }
+        let enqueues = |entry: &[Pending]| {
+            entry.iter().filter(|pending| matches!(pending.request.command, Some(Command::Commit(_)))).count()
+        };
+        let (most, rest) = (limits::ENTRY_REQUESTS * 3 / 4, limits::ENTRY_REQUESTS / 4);
+        for _ in 0..2 {
+            let entry = queue.take();
+            assert_eq!((entry.len(), enqueues(&entry)), (limits::ENTRY_REQUESTS, rest));
+            assert_eq!(enqueues(&entry[..most]), 0, "who serves stands first");
+        }
+        let mut left = 0;
+        while !queue.is_empty() {
+            left += queue.take().len();
+        }
+        assert_eq!(left, 2 * limits::ENTRY_REQUESTS);
+        assert_eq!(queue.bytes(), 0);
+    }
+
+    #[test]
+    fn a_settlement_is_taken_while_newcomers_have_filled_their_lane() {
+        let queue = Queue::new(1_000);
+        let (first, _first) = enqueue(2_000);
+        assert!(queue.push(first, Vec::new).is_ok());
+        let (second, _second) = enqueue(10);
+        assert!(queue.push(second, Vec::new).is_err());
+        let (settles, _settles) = small();
+        assert!(queue.push(settles, Vec::new).is_ok());
     }
 
     #[test]
