@@ -94,6 +94,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft"],
     },
     Row {
+        package: "ticketrail-history",
+        uses: &[],
+        outside: Some(&["anyhow", "clap", "serde", "serde_json", "thiserror"]),
+        outside_in_tests: &["tempfile"],
+        never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
         outside: None,
@@ -112,7 +119,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("async-nats", &["ticketrail-peers"]),
     ("axum", &["ticketrail-server"]),
     ("prometheus-client", &["ticketrail-server"]),
-    ("clap", &["ticketrail"]),
+    ("clap", &["ticketrail", "ticketrail-history"]),
     ("clap_complete", &["ticketrail"]),
     ("cargo_metadata", &["ticketrail-xtask"]),
     ("protox", &["ticketrail-proto"]),
