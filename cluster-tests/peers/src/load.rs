@@ -365,8 +365,7 @@ mod tests {
     #[tokio::test]
     async fn a_load_without_a_rate_is_held_back_by_the_broker_alone() {
         let broker = Loopback::start("".as_ref(), "".as_ref()).await.expect("a broker");
-        let load =
-            Load { warm_up: Duration::from_millis(50), measured: Duration::from_millis(500), ..Load::default() };
+        let load = Load { warm_up: Duration::from_millis(50), measured: Duration::from_millis(500), ..Load::default() };
         let both = both(&broker, &load).await.expect("a run");
         assert!(both.through() > 10_000.0, "{both:?}");
     }

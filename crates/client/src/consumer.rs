@@ -29,7 +29,8 @@ pub struct ConsumerBuilder {
 }
 
 impl ConsumerBuilder {
-    /// Deliveries held at one time, 1 to 10,000: on their way, waiting here, or in your hands and not settled. Default 32.
+    /// Deliveries held at one time, 1 to 10,000: on their way, waiting here, or in your hands. One that you settle makes room
+    /// at once; while the answers of as many settlements are outstanding, nothing more comes. Default 32.
     pub fn prefetch(mut self, deliveries: usize) -> Self {
         self.prefetch = deliveries.clamp(1, PREFETCH_MAX);
         self

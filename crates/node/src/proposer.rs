@@ -1,4 +1,4 @@
-//! Turns what waits into log entries: what is there, at once, up to the size of an entry and eight entries at a time.
+//! Turns what waits into log entries: what is there, at once, up to the size of an entry and a few entries at a time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,8 +22,9 @@ use crate::queue::{Pending, Queue, Resolution};
 use crate::release::Releases;
 use crate::waiters::Waiters;
 
-/// Entries on their way at one time: enough to keep the disk busy, few enough that what waits gathers into batches.
-const IN_FLIGHT: usize = 8;
+/// Entries on their way at one time: enough to keep the disks busy, few enough that what waits gathers into batches, and that
+/// what goes first does not stand behind megabytes that are on their way already.
+const IN_FLIGHT: usize = 4;
 /// How long it waits after Raft has refused an entry of a leader that has not been told of another one.
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -159,8 +159,8 @@ impl Consuming {
     fn receive(&mut self) {
         let Some(started) = &self.started else { return };
         while self.credits > 0 && !self.drained && self.pause.is_none() && self.receives.len() < RECEIVES {
-            // Half of them, so that there is something left for the next receive.
-            let reserved = self.credits.div_ceil(2).min(started.max);
+            // All of them: those that come back meanwhile are for the next receive.
+            let reserved = self.credits.min(started.max);
             self.credits -= reserved;
             self.reserved += reserved;
             let receive = Receive { max: reserved, ..started.clone() };

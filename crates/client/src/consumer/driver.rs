@@ -53,8 +53,10 @@ pub(super) struct Driver {
     settles: Vec<Settle>,
     extends: Vec<Extend>,
     requests: Requests<Work>,
-    /// Deliveries that are neither dropped nor have an answer to their settlement.
+    /// Deliveries in somebody's hands, or on the way there.
     held: usize,
+    /// Those whose settlement has no answer yet.
+    settling: usize,
     stopped: bool,
     /// Streams in a row that could not be opened.
     failures: u32,
@@ -99,6 +101,7 @@ impl Driver {
             extends: Vec::new(),
             requests: Requests::new(),
             held: 0,
+            settling: 0,
             stopped: false,
             failures: 0,
             began: retry::now(),
@@ -154,8 +157,7 @@ impl Driver {
     }
 
     async fn open(&mut self) -> Result<Open, Ended> {
-        // Those that are in somebody's hands hold their places.
-        let credits = if self.stopped { 0 } else { self.prefetch.saturating_sub(self.held) };
+        let credits = if self.stopped { 0 } else { self.free(0) };
         let first = || {
             Some(v1::ConsumeRequest {
                 start: Some(self.start.clone()),
@@ -172,6 +174,13 @@ impl Driver {
         Ok(Open { link, credits, drains: self.stopped, drained: self.stopped, stamped_at })
     }
 
+    /// How many more deliveries may come, beside `credits` that the server has. Those in somebody's hands hold their places;
+    /// those being settled do not, but there may be no more of them than of the others.
+    fn free(&self, credits: usize) -> usize {
+        let taken = self.held + credits;
+        self.prefetch.saturating_sub(taken).min((2 * self.prefetch).saturating_sub(taken + self.settling))
+    }
+
     /// A stamp of now: microseconds since the driver began, from 1.
     fn stamp(&self) -> u64 {
         let since = retry::now().saturating_duration_since(self.began);
@@ -186,9 +195,10 @@ impl Driver {
     /// Takes what deliveries have left.
     fn collect(&mut self) {
         let Inner { settles, extends, dropped, stopped, .. } = self.outbox.take();
+        self.held = self.held.saturating_sub(dropped + settles.len());
+        self.settling += settles.len();
         self.settles.extend(settles);
         self.extends.extend(extends);
-        self.held = self.held.saturating_sub(dropped);
         self.stopped |= stopped;
     }
 
@@ -251,7 +261,7 @@ impl Driver {
     /// Says what is to be said, in one request. False: there is nothing.
     async fn say(&mut self, open: &mut Open) -> bool {
         let mut request = v1::ConsumeRequest::default();
-        let free = self.prefetch.saturating_sub(self.held + open.credits);
+        let free = self.free(open.credits);
         let has_ready = self.requests.has_ready() && self.requests.in_flight() < IN_FLIGHT;
         let drains = self.stopped && !open.drains;
         // Credits ride along with what goes out anyway; alone they go when a quarter is owed.
@@ -348,7 +358,7 @@ impl Driver {
             return self.fail([(asked.work, not_understood(found))]);
         }
         let position = Position::from_wire(response.commit);
-        self.held = self.held.saturating_sub(list.len());
+        self.settling = self.settling.saturating_sub(list.len());
         for (settle, result) in list.drain(..).zip(response.results) {
             let result = settle::item(result, position).and_then(|result| result.map_err(Error::Refused));
             // Nobody may wait for it.
@@ -391,7 +401,7 @@ impl Driver {
         for (work, error) in failed {
             match work {
                 Work::Settle(list) => {
-                    self.held = self.held.saturating_sub(list.len());
+                    self.settling = self.settling.saturating_sub(list.len());
                     for settle in list {
                         let _ = settle.reply.send(Err(error.clone()));
                     }

@@ -109,7 +109,7 @@ impl Hold {
     /// Settles: goes out with what else is there.
     pub(crate) fn settle(mut self, settlement: v1::Settlement) -> oneshot::Receiver<Result<Settled, Error>> {
         let (reply, settled) = oneshot::channel();
-        // The room is given back with the answer.
+        // It gives its room back by itself.
         self.settled = true;
         self.outbox.change(|inner| {
             if !inner.ended {

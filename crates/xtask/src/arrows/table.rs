@@ -101,6 +101,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
     },
     Row {
+        package: "ticketrail-load",
+        uses: &["ticketrail-history", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["librocksdb-sys", "openraft", "ticketrail-core"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
         outside: None,
@@ -128,7 +135,17 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("tonic-health", &["ticketrail-server"]),
     ("tonic-reflection", &["ticketrail-server"]),
     ("tracing-subscriber", &["ticketrail-server", "ticketrail"]),
-    ("tonic", &["ticketrail-proto", "ticketrail-node", "ticketrail-api", "ticketrail-server", "ticketrail-client"]),
+    (
+        "tonic",
+        &[
+            "ticketrail-proto",
+            "ticketrail-node",
+            "ticketrail-api",
+            "ticketrail-server",
+            "ticketrail-client",
+            "ticketrail-load",
+        ],
+    ),
 ];
 
 /// Arrows that must be optional, so that a crate can be built without what they bring.

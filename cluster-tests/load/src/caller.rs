@@ -1,0 +1,524 @@
+//! One client: one call at a time, over its attempts, and what of it is recorded.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ticketrail_history::Recorder;
+use ticketrail_history::format::{
+    Answer, Call, Delivery, EnqueueOutcome, EnqueuePart, Kind, NewMessage, QueueName, Refusal, Rid, Settings, Settle,
+    SettleOutcome, Stats, Token, Told, Verdict, body, fingerprint,
+};
+use ticketrail_proto::reason;
+use ticketrail_proto::v1;
+use ticketrail_proto::v1::admin_service_client::AdminServiceClient;
+use ticketrail_proto::v1::commit_service_client::CommitServiceClient;
+use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
+use tokio::time::{Instant, timeout};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::attempt::Ended;
+use crate::meter::Meter;
+use crate::poll::pause;
+use crate::tally::Tally;
+use crate::wire;
+
+/// Makes the channel from a client, by its number from 0, to a node, by its place from 0. Called where the client runs.
+pub type Dial = Arc<dyn Fn(u32, usize) -> Channel + Send + Sync>;
+
+/// How long calls are tried.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    /// An attempt without an answer for so long is given up; a receive's wait comes on top.
+    pub attempt: Duration,
+    /// A call is given up after so long; a receive's wait comes on top.
+    pub whole: Duration,
+    /// The pause between two attempts.
+    pub pause: Range<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            attempt: Duration::from_secs(2),
+            whole: Duration::from_secs(20),
+            pause: Duration::from_millis(20)..Duration::from_millis(200),
+        }
+    }
+}
+
+/// What all clients of a load share.
+pub(crate) struct Shared {
+    pub(crate) recorder: Recorder,
+    pub(crate) tally: Tally,
+    /// Ticks with each successful enqueue.
+    pub(crate) writes: Meter,
+    dial: Dial,
+    nodes: usize,
+    /// The next name of a client in the history.
+    names: AtomicU32,
+    /// The next value of a message.
+    values: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(recorder: Recorder, dial: Dial, nodes: usize) -> Self {
+        Self {
+            recorder,
+            tally: Tally::default(),
+            writes: Meter::default(),
+            dial,
+            nodes,
+            names: AtomicU32::new(1),
+            values: AtomicU64::new(1),
+        }
+    }
+}
+
+/// A client. Each of its calls is recorded: asked, and answered, failed, or unknown. After an unknown one it goes on under
+/// another name, in another session.
+pub struct Caller {
+    shared: Arc<Shared>,
+    name: u32,
+    channels: Vec<Channel>,
+    /// The node that it talks to: the next one after a failure.
+    at: usize,
+    session: Option<Session>,
+    patience: Patience,
+    rng: fastrand::Rng,
+}
+
+struct Session {
+    id: u64,
+    next: u64,
+}
+
+/// A delivery in hand.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// As recorded.
+    pub delivery: Delivery,
+    /// The lease token, as it is sent.
+    pub token: Bytes,
+    /// When the receive was sent that brought it: its lease counts from here.
+    pub since: Instant,
+}
+
+/// What becomes of one lease.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The token.
+    pub token: Bytes,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+impl Part {
+    fn recorded(&self) -> Settle {
+        Settle { tok: Token::of(&self.token), how: self.verdict }
+    }
+}
+
+impl Caller {
+    /// Client number `number`. Its choices follow from `seed`. To be called where it runs.
+    pub(crate) fn new(shared: Arc<Shared>, number: u32, patience: Patience, seed: u64) -> Self {
+        let channels = (0..shared.nodes).map(|node| (shared.dial)(number, node)).collect();
+        let name = shared.names.fetch_add(1, Ordering::Relaxed);
+        let rng = fastrand::Rng::with_seed(seed);
+        let at = number as usize % shared.nodes.max(1);
+        Self { shared, name, channels, at, session: None, patience, rng }
+    }
+
+    /// The source of its choices.
+    pub fn rng(&mut self) -> &mut fastrand::Rng {
+        &mut self.rng
+    }
+
+    /// A message with a value of its own, and its body.
+    pub fn message(&self, bytes: usize, delay: Duration) -> (NewMessage, Bytes) {
+        let v = self.shared.values.fetch_add(1, Ordering::Relaxed);
+        let body = body::make(v, bytes);
+        let d = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        (NewMessage { v, h: fingerprint(&body), n: body.len() as u64, d, at: 0 }, body.into())
+    }
+
+    /// Makes a queue. One that is there already is not an error.
+    pub async fn create(&mut self, queue: &str, settings: Settings) -> Result<(), Ended> {
+        let q = QueueName::new("", queue);
+        let make = |id, _| v1::CreateQueueRequest {
+            request_id: Some(id),
+            queue: queue.to_owned(),
+            settings: Some(wire::settings(&settings)),
+            ..Default::default()
+        };
+        let read = |response: v1::CreateQueueResponse| {
+            Ok((wire::told(response.commit, None, Answer::Changed { q: response.queue_id }), ()))
+        };
+        let call = Call::Create { q, set: settings.clone() };
+        match self.change(call, Duration::ZERO, make, create, read).await {
+            Err(Ended::Refused(refusal)) if refusal.why == reason::QUEUE_EXISTS => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Puts messages on a queue, each by itself; returns what became of each.
+    pub async fn enqueue(
+        &mut self,
+        queue: &str,
+        messages: &[(NewMessage, Bytes)],
+    ) -> Result<Vec<EnqueueOutcome>, Ended> {
+        let wire: Vec<_> = messages.iter().map(|(message, body)| wire::new_message(body.clone(), message)).collect();
+        let call =
+            Call::Enqueue { q: QueueName::new("", queue), m: messages.iter().map(|(message, _)| *message).collect() };
+        let make = |id, _| v1::EnqueueRequest {
+            request_id: Some(id),
+            queue: queue.to_owned(),
+            messages: wire.clone(),
+            ..Default::default()
+        };
+        let read = |response: v1::EnqueueResponse| {
+            let e = response.results.into_iter().map(wire::enqueue_result).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Enqueued { e: e.clone() }), e))
+        };
+        let outcomes = self.change(call, Duration::ZERO, make, enqueue, read).await?;
+        self.shared.writes.tick();
+        let accepted = outcomes.iter().filter(|outcome| matches!(outcome, EnqueueOutcome::In { .. })).count();
+        self.shared.tally.see("messages", accepted);
+        Ok(outcomes)
+    }
+
+    /// Leases messages.
+    pub async fn receive(
+        &mut self,
+        queue: &str,
+        max: u32,
+        wait: Duration,
+        lease: Duration,
+    ) -> Result<Vec<Held>, Ended> {
+        let since = Instant::now();
+        let call = Call::Receive {
+            q: QueueName::new("", queue),
+            max,
+            wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            lease: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+        };
+        let worker = format!("client {}", self.name);
+        let make = |id, left: Duration| v1::ReceiveRequest {
+            request_id: Some(id),
+            queue: queue.to_owned(),
+            max_messages: max,
+            wait: Some(wire::duration(left)),
+            lease: (!lease.is_zero()).then(|| wire::duration(lease)),
+            worker: worker.clone(),
+            ..Default::default()
+        };
+        let read = |response: v1::ReceiveResponse| {
+            let deliveries = response.deliveries.into_iter().map(wire::delivery).collect::<Result<Vec<_>, _>>()?;
+            let d = deliveries.iter().map(|(delivery, _)| delivery.clone()).collect();
+            let told = wire::told(response.commit, response.origin, Answer::Received { d });
+            Ok((told, deliveries))
+        };
+        let deliveries = self.change(call, wait, make, receive, read).await?;
+        let tally = &self.shared.tally;
+        tally.see("deliveries", deliveries.len());
+        tally.see("redeliveries", deliveries.iter().filter(|(delivery, _)| delivery.rc > 1).count());
+        tally.see("dead", deliveries.iter().filter(|(delivery, _)| delivery.dead.is_some()).count());
+        Ok(deliveries.into_iter().map(|(delivery, token)| Held { delivery, token, since }).collect())
+    }
+
+    /// Settles leases, each by itself. None of them may be an extension.
+    pub async fn settle(&mut self, parts: &[Part]) -> Result<Vec<SettleOutcome>, Ended> {
+        let call = Call::Settle { s: parts.iter().map(Part::recorded).collect() };
+        let make = |id, _| v1::SettleRequest {
+            request_id: Some(id),
+            settlements: parts.iter().map(wire::settlement).collect(),
+        };
+        let read = |response: v1::SettleResponse| {
+            let s = response.results.into_iter().map(wire::settle_result).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Settled { s: s.clone() }), s))
+        };
+        let outcomes = self.change(call, Duration::ZERO, make, settle, read).await?;
+        self.saw(&outcomes);
+        Ok(outcomes)
+    }
+
+    /// Extends leases, each by itself, to end `lease` from when it is applied.
+    pub async fn extend(&mut self, tokens: &[Bytes], lease: Duration) -> Result<Vec<SettleOutcome>, Ended> {
+        let how = Verdict::Extend { lease: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX) };
+        let call = Call::Settle { s: tokens.iter().map(|token| Settle { tok: Token::of(token), how }).collect() };
+        let make = |id, _| v1::ExtendRequest {
+            request_id: Some(id),
+            extensions: tokens
+                .iter()
+                .map(|token| v1::Extension { lease_token: token.clone(), lease: Some(wire::duration(lease)) })
+                .collect(),
+        };
+        let read = |response: v1::ExtendResponse| {
+            let s = response.results.into_iter().map(wire::extend_result).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Settled { s: s.clone() }), s))
+        };
+        let outcomes = self.change(call, Duration::ZERO, make, extend, read).await?;
+        self.saw(&outcomes);
+        Ok(outcomes)
+    }
+
+    /// Settles leases and puts messages on queues, all or nothing.
+    pub async fn commit(
+        &mut self,
+        parts: &[Part],
+        enqueues: &[(String, NewMessage, Bytes)],
+    ) -> Result<Vec<SettleOutcome>, Ended> {
+        let e = enqueues.iter().map(|(queue, m, _)| EnqueuePart { q: QueueName::new("", queue), m: *m }).collect();
+        let call = Call::Commit { s: parts.iter().map(Part::recorded).collect(), e };
+        let make = |id, _| v1::CommitRequest {
+            request_id: Some(id),
+            settle: parts.iter().map(wire::settle_part).collect(),
+            enqueue: enqueues
+                .iter()
+                .map(|(queue, message, body)| v1::EnqueuePart {
+                    queue: queue.clone(),
+                    message: Some(wire::new_message(body.clone(), message)),
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let read = |response: v1::CommitResponse| {
+            let s = response.settled.into_iter().map(wire::settled_part).collect::<Result<Vec<_>, _>>()?;
+            let e = response.enqueued.into_iter().map(wire::enqueued).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Committed { s: s.clone(), e }), s))
+        };
+        let outcome = self.change(call, Duration::ZERO, make, commit, read).await;
+        match &outcome {
+            Ok(outcomes) => {
+                self.shared.writes.tick();
+                self.shared.tally.see("children", enqueues.len());
+                self.saw(outcomes);
+            }
+            Err(Ended::Refused(refusal)) if refusal.why == reason::LEASE_LOST => {
+                self.shared.tally.see("leases_lost", 1);
+            }
+            Err(Ended::Refused(_) | Ended::Nothing(_) | Ended::NoSession(_) | Ended::Unknown(_)) => {}
+        }
+        outcome
+    }
+
+    /// A queue's figures; `None`: no such queue.
+    pub async fn stats(&mut self, queue: &str) -> Result<Option<Stats>, Ended> {
+        let call = Call::Stats { q: QueueName::new("", queue) };
+        let make = || v1::GetQueueRequest { queue: queue.to_owned(), ..Default::default() };
+        let read = |response: v1::GetQueueResponse| {
+            let info = response.queue.ok_or_else(|| wire::nonsense("an answer without the queue"))?;
+            let stats = wire::stats(info)?;
+            Ok((wire::told(None, response.origin, Answer::Stats(Some(stats))), Some(stats)))
+        };
+        self.read(call, make, get_queue, read, reason::QUEUE_NOT_FOUND, Answer::Stats(None)).await
+    }
+
+    /// Counts something that the client does on purpose.
+    pub(crate) fn see(&self, what: &'static str) {
+        self.shared.tally.see(what, 1);
+    }
+
+    fn saw(&self, outcomes: &[SettleOutcome]) {
+        let lost = |outcome: &&SettleOutcome| matches!(outcome, SettleOutcome::No(refusal) if refusal.why == reason::LEASE_LOST);
+        let tally = &self.shared.tally;
+        tally.see("acked", outcomes.iter().filter(|outcome| matches!(outcome, SettleOutcome::Acked)).count());
+        tally.see("leases_lost", outcomes.iter().filter(lost).count());
+    }
+
+    /// Makes a change under a number of its session.
+    async fn change<Req, Resp, T, Sent>(
+        &mut self,
+        call: Call,
+        wait: Duration,
+        make: impl Fn(v1::RequestId, Duration) -> Req,
+        send: impl Fn(Channel, Request<Req>) -> Sent,
+        read: impl Fn(Resp) -> Result<(Told, T), Refusal>,
+    ) -> Result<T, Ended>
+    where
+        Sent: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let session = self.session().await?;
+        let seq = session.next;
+        session.next += 1;
+        let rid = Rid { session: session.id, seq };
+        let make = |repeat, left| {
+            // One call at a time: all before it are over.
+            make(v1::RequestId { session: rid.session, seq: rid.seq, acked_below: rid.seq, repeat }, left)
+        };
+        self.attempts(Some(rid), call, wait, make, send, read).await
+    }
+
+    /// The session, opened where there is none.
+    async fn session(&mut self) -> Result<&mut Session, Ended> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                let make = |_, _| v1::OpenSessionRequest { renew: 0 };
+                let read = |response: v1::OpenSessionResponse| {
+                    let answer = Answer::Session { s: response.session };
+                    Ok((wire::told(response.commit, None, answer), response.session))
+                };
+                let id = self.attempts(None, Call::Open { renew: 0 }, Duration::ZERO, make, open_session, read).await?;
+                Session { id, next: 1 }
+            }
+        };
+        Ok(self.session.insert(session))
+    }
+
+    /// Reads. `missing` is the reason that stands for the answer `nothing`.
+    async fn read<Req, Resp, T: Default, Sent>(
+        &mut self,
+        call: Call,
+        make: impl Fn() -> Req,
+        send: impl Fn(Channel, Request<Req>) -> Sent,
+        read: impl Fn(Resp) -> Result<(Told, T), Refusal>,
+        missing: &'static str,
+        nothing: Answer,
+    ) -> Result<T, Ended>
+    where
+        Sent: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let kind = call.kind();
+        let op = self.shared.recorder.invoke(self.name, None, call);
+        let budget = self.patience.attempt;
+        let mut request = Request::new(make());
+        request.set_timeout(budget);
+        let ended = match timeout(budget, send(self.channels[self.at].clone(), request)).await {
+            Ok(Ok(response)) => match read(response.into_inner()) {
+                Ok((told, value)) => {
+                    self.answered(kind, op, told);
+                    return Ok(value);
+                }
+                Err(nonsense) => Ended::Unknown(nonsense),
+            },
+            Ok(Err(status)) => Ended::of(&status),
+            Err(_) => Ended::Unknown(Refusal::new("NO_ANSWER")),
+        };
+        if matches!(&ended, Ended::Refused(refusal) if refusal.why == missing) {
+            self.answered(kind, op, wire::told(None, None, nothing));
+            return Ok(T::default());
+        }
+        // Reading changes nothing: there is no doubt about what happened.
+        self.shared.recorder.fail(self.name, op, ended.clone().refusal());
+        self.shared.tally.end(kind, |count| count.failed += 1);
+        self.at = (self.at + 1) % self.channels.len();
+        Err(ended)
+    }
+
+    fn answered(&self, kind: Kind, op: ticketrail_history::format::Op, told: Told) {
+        self.shared.recorder.ok(self.name, op, told);
+        self.shared.tally.end(kind, |count| count.ok += 1);
+    }
+
+    /// One call over its attempts.
+    async fn attempts<Req, Resp, T, Sent>(
+        &mut self,
+        rid: Option<Rid>,
+        call: Call,
+        wait: Duration,
+        make: impl Fn(bool, Duration) -> Req,
+        send: impl Fn(Channel, Request<Req>) -> Sent,
+        read: impl Fn(Resp) -> Result<(Told, T), Refusal>,
+    ) -> Result<T, Ended>
+    where
+        Sent: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let kind = call.kind();
+        let op = self.shared.recorder.invoke(self.name, rid, call);
+        let begun = Instant::now();
+        let last = begun + self.patience.whole + wait;
+        let mut in_doubt = false;
+        loop {
+            let left = wait.saturating_sub(begun.elapsed());
+            let budget = self.patience.attempt + left;
+            let mut request = Request::new(make(in_doubt, left));
+            request.set_timeout(budget);
+            let ended = match timeout(budget, send(self.channels[self.at].clone(), request)).await {
+                Ok(Ok(response)) => match read(response.into_inner()) {
+                    Ok((told, value)) => {
+                        self.answered(kind, op, told);
+                        return Ok(value);
+                    }
+                    Err(nonsense) => Ended::Unknown(nonsense),
+                },
+                Ok(Err(status)) => Ended::of(&status),
+                Err(_) => Ended::Unknown(Refusal::new("NO_ANSWER")),
+            };
+            let over = match &ended {
+                Ended::Nothing(_) => Instant::now() >= last,
+                Ended::Unknown(_) => {
+                    // A session that nobody uses ends by itself: to open one more is no harm.
+                    in_doubt |= rid.is_some();
+                    Instant::now() >= last
+                }
+                Ended::Refused(_) => {
+                    // `apply` has decided, whatever came before.
+                    in_doubt = false;
+                    true
+                }
+                Ended::NoSession(_) => {
+                    self.session = None;
+                    true
+                }
+            };
+            if over {
+                self.give_up(kind, op, in_doubt, ended.clone().refusal());
+                return Err(ended);
+            }
+            self.at = (self.at + 1) % self.channels.len();
+            let Range { start, end } = self.patience.pause;
+            pause(start + end.saturating_sub(start).mul_f64(self.rng.f64())).await;
+        }
+    }
+
+    fn give_up(&mut self, kind: Kind, op: ticketrail_history::format::Op, in_doubt: bool, why: Refusal) {
+        if in_doubt {
+            self.shared.recorder.info(self.name, op, why);
+            self.shared.tally.end(kind, |count| count.unknown += 1);
+            self.name = self.shared.names.fetch_add(1, Ordering::Relaxed);
+            self.session = None;
+        } else {
+            self.shared.recorder.fail(self.name, op, why);
+            self.shared.tally.end(kind, |count| count.failed += 1);
+        }
+    }
+}
+
+type Answered<T> = Result<Response<T>, Status>;
+
+async fn open_session(to: Channel, request: Request<v1::OpenSessionRequest>) -> Answered<v1::OpenSessionResponse> {
+    QueueServiceClient::new(to).open_session(request).await
+}
+
+async fn enqueue(to: Channel, request: Request<v1::EnqueueRequest>) -> Answered<v1::EnqueueResponse> {
+    QueueServiceClient::new(to).enqueue(request).await
+}
+
+async fn receive(to: Channel, request: Request<v1::ReceiveRequest>) -> Answered<v1::ReceiveResponse> {
+    QueueServiceClient::new(to).receive(request).await
+}
+
+async fn settle(to: Channel, request: Request<v1::SettleRequest>) -> Answered<v1::SettleResponse> {
+    QueueServiceClient::new(to).settle(request).await
+}
+
+async fn extend(to: Channel, request: Request<v1::ExtendRequest>) -> Answered<v1::ExtendResponse> {
+    QueueServiceClient::new(to).extend(request).await
+}
+
+async fn commit(to: Channel, request: Request<v1::CommitRequest>) -> Answered<v1::CommitResponse> {
+    CommitServiceClient::new(to).commit(request).await
+}
+
+async fn create(to: Channel, request: Request<v1::CreateQueueRequest>) -> Answered<v1::CreateQueueResponse> {
+    AdminServiceClient::new(to).create_queue(request).await
+}
+
+async fn get_queue(to: Channel, request: Request<v1::GetQueueRequest>) -> Answered<v1::GetQueueResponse> {
+    AdminServiceClient::new(to).get_queue(request).await
+}

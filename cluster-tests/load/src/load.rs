@@ -1,0 +1,136 @@
+//! All clients of a load.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::poll::pause;
+use ticketrail_history::Recorder;
+use ticketrail_history::format::Settings;
+use tokio::sync::watch;
+
+use crate::caller::{Caller, Dial, Shared};
+use crate::meter::Meter;
+use crate::plan::Plan;
+use crate::tally::Tally;
+use crate::{looker, producer, worker};
+
+/// How far a load is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Producers enqueue, workers do all that the plan's mix says.
+    Load,
+    /// Nobody enqueues any more, and workers ack all that comes.
+    Drain,
+    /// All clients end.
+    Stop,
+}
+
+/// A client: to be run on a host or task of its own until it ends, which it does in [`Phase::Stop`].
+pub struct Client {
+    /// Its number, from 0; the first makes the queues before the others begin.
+    pub number: u32,
+    /// What it is: `producer`, `worker` or `looker`.
+    pub role: &'static str,
+    /// What it does.
+    pub run: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// A load: its clients, and how they are steered and watched.
+pub struct Load {
+    shared: Arc<Shared>,
+    phase: watch::Sender<Phase>,
+    /// Whether the last look found nothing in any queue.
+    empty: watch::Receiver<bool>,
+}
+
+impl Load {
+    /// The clients of `plan` against `nodes` nodes, which begin as soon as they are run. All that they choose follows from
+    /// `seed`.
+    pub fn new(plan: &Plan, nodes: usize, dial: Dial, recorder: Recorder, seed: u64) -> (Self, Vec<Client>) {
+        let shared = Arc::new(Shared::new(recorder, dial, nodes));
+        let (phase, phases) = watch::channel(Phase::Load);
+        let (tell, empty) = watch::channel(false);
+        let (made, ready) = watch::channel(false);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut clients = Vec::new();
+        let mut tell = Some((tell, made));
+        let roles = std::iter::once("looker")
+            .chain(std::iter::repeat_n("producer", plan.producers as usize))
+            .chain(std::iter::repeat_n("worker", plan.workers as usize));
+        for (number, role) in (0u32..).zip(roles) {
+            let (shared, plan, phases, seed) = (shared.clone(), plan.clone(), phases.clone(), rng.u64(..));
+            let mut ready = ready.clone();
+            let queue = queue_of(&plan, number);
+            let looks = tell.take();
+            let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+                let mut caller = Caller::new(shared, number, plan.patience.clone(), seed);
+                if let Some((tell, made)) = looks {
+                    make_queues(&mut caller, &plan, &phases).await;
+                    made.send_replace(true);
+                    return looker::run(caller, plan, phases, tell).await;
+                }
+                // Where the first client is gone, so is the load.
+                if ready.wait_for(|made| *made).await.is_err() {
+                    return;
+                }
+                match role {
+                    "producer" => producer::run(caller, plan, phases).await,
+                    _ => worker::run(caller, plan, queue, phases).await,
+                }
+            });
+            clients.push(Client { number, role, run });
+        }
+        (Self { shared, phase, empty }, clients)
+    }
+
+    /// Says how far the load is.
+    pub fn set(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// Whether all queues were found empty since the load is drained.
+    pub fn is_drained(&self) -> bool {
+        *self.empty.borrow()
+    }
+
+    /// What was done so far.
+    pub fn tally(&self) -> &Tally {
+        &self.shared.tally
+    }
+
+    /// For how long nobody could write.
+    pub fn writes(&self) -> &Meter {
+        &self.shared.writes
+    }
+
+    /// One more client, for calls beside the load.
+    pub fn caller(&self, number: u32, plan: &Plan, seed: u64) -> Caller {
+        Caller::new(self.shared.clone(), number, plan.patience.clone(), seed)
+    }
+}
+
+/// The queue that a worker serves: six in ten the first, two the next, one each of the dead-letter queues.
+fn queue_of(plan: &Plan, number: u32) -> String {
+    let shares: BTreeMap<u32, usize> = [(6, 1), (7, 1), (8, 2), (9, 3)].into();
+    let at = shares.get(&(number % 10)).copied().unwrap_or(0);
+    plan.queues().swap_remove(at)
+}
+
+/// Makes the queues, however long that takes.
+async fn make_queues(caller: &mut Caller, plan: &Plan, phase: &watch::Receiver<Phase>) {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).ok();
+    let settings = Settings {
+        lease: ms(plan.lease),
+        max_attempts: Some(plan.max_attempts),
+        base: ms(plan.backoff.0),
+        cap: ms(plan.backoff.1),
+        ..Settings::default()
+    };
+    for queue in [plan.queue.clone(), plan.next()] {
+        while *phase.borrow() != Phase::Stop && caller.create(&queue, settings.clone()).await.is_err() {
+            pause(plan.look).await;
+        }
+    }
+}
