@@ -1,6 +1,7 @@
 //! How an entry's stamp moves the two clocks (SEMANTICS "Time").
 
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 use crate::records::Header;
 use crate::time::{LeaseTime, Timestamp};
 
@@ -17,6 +18,9 @@ pub(crate) fn advance(header: &mut Header, term: u64, proposed_at: Timestamp) {
     } else {
         header.cluster_ms = header.cluster_ms.saturating_add(step);
         header.term = term;
+        if is_planted(Bug::LeaseClockJumps) {
+            header.lease_ms = header.lease_ms.saturating_add(step);
+        }
     }
 }
 

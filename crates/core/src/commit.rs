@@ -3,6 +3,7 @@
 use crate::command::{Commit, Enqueue, Settle};
 use crate::ids::LeaseToken;
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 use crate::queue::{enqueue, invalid, settle};
 use crate::reply::{
     Answered, Committed, EnqueueOutcome, EnqueueResult, Fault, Part, Rejection, RejectionRecord, SettleOutcome,
@@ -32,6 +33,9 @@ pub(crate) fn run(txn: &mut Txn<'_>, commit: &Commit) -> Result<Result<Answered,
         committed.settled.push(SettleResult { outcome: Some(outcome) });
     }
     for (number, part) in (0u32..).zip(&commit.enqueue) {
+        let lost = is_planted(Bug::ChildLost) && commit.atomic && txn.at.index.is_multiple_of(8);
+        let later = lost.then(|| Enqueue { delay_ms: limits::DELAY_MAX_MS, ..part.clone() });
+        let part = later.as_ref().unwrap_or(part);
         let outcome = match enqueue::run(txn, &commit.queues, commit.auto_create, part)? {
             Ok(enqueued) => match namespace.admit_enqueue(commit, part) {
                 Ok(()) => EnqueueOutcome::Enqueued(enqueued),

@@ -39,6 +39,7 @@ mod keys;
 pub mod limits;
 pub mod names;
 mod overlay;
+pub mod planted;
 pub mod query;
 mod queue;
 mod records;

@@ -8,6 +8,7 @@ use crate::command::{OpenSession, RequestId};
 use crate::keys;
 use crate::limits;
 use crate::overlay::Overlay;
+use crate::planted::{Bug, is_planted};
 use crate::queue::lease;
 use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord, decode};
 use crate::reply::{
@@ -69,7 +70,9 @@ pub(crate) fn admit(txn: &mut Txn<'_>, id: &RequestId) -> Result<Admission, Faul
     }
     let seen = session.record.rows.iter().filter(|row| row.highest < acked_below);
     let stored_after = seen.fold(session.record.stored, |stored, row| stored.saturating_sub(row.count));
-    if let Some(outcome) = stored(txn, id.session, id.seq)? {
+    if let Some(outcome) = stored(txn, id.session, id.seq)?
+        && !is_planted(Bug::RepeatRunsAgain)
+    {
         if outcome.fingerprint != id.fingerprint {
             return Ok(Admission::Rejected(Rejection::RequestIdReused(Empty {})));
         }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::keys::{self, Key, Timer};
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 use crate::queue::{failure, gate, sweep};
 use crate::records::{Header, broken};
 use crate::reply::{Answered, Effect, Fault, Ticked};
@@ -32,7 +33,8 @@ struct Fired {
 }
 
 fn fire_timers(txn: &mut Txn<'_>) -> Result<Fired, Fault> {
-    let (first, to) = keys::timers_until(txn.header.cluster_ms);
+    let early_ms = if is_planted(Bug::EarlyTimer) { 1_500 } else { 0 };
+    let (first, to) = keys::timers_until(txn.header.cluster_ms.saturating_add(early_ms));
     let from = start(&txn.header.timers_done, first);
     let due = txn.overlay.scan(&from, &to, limits::TICK_TIMERS)?;
     let mut fired = Fired { fired: 0, more: due.len() == limits::TICK_TIMERS };

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::ids::{GroupId, LeaseToken, Place, QueueId};
 use crate::keys;
+use crate::planted::{Bug, is_planted};
 use crate::records::{LeaseRecord, StateRecord, broken};
 use crate::reply::{Fault, Handle, LeaseLost, Rejection};
 use crate::secret::Secret;
@@ -66,7 +67,9 @@ pub(crate) fn prove(txn: &mut Txn<'_>, token: &[u8]) -> Result<Result<Held, Reje
     };
     let proven =
         txn.secret().is_some_and(|s| s.token(queue, sequence, lease.receive_count, lease.granted_index) == hash);
-    if !proven || lease.deadline_ms <= txn.header.lease_ms {
+    let proven = proven || is_planted(Bug::AcceptOldToken);
+    let over = lease.deadline_ms <= txn.header.lease_ms && !is_planted(Bug::AcceptExpiredToken);
+    if !proven || over {
         return Ok(Err(lost(Some(lease.receive_count))));
     }
     let place = lease.place(queue, sequence)?;

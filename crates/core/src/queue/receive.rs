@@ -10,6 +10,7 @@ use crate::command::Receive;
 use crate::ids::{Place, QueueId, Space};
 use crate::keys;
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 use crate::query::MessageState;
 use crate::queue::transition::{Cause, carry};
 use crate::records::{LeaseRecord, MessageRecord, ReturnRecord, StateRecord, broken, decode};
@@ -186,7 +187,8 @@ fn grant(
         state = Some(record);
     }
     let history = state.map_or(0, |s| s.history);
-    let receive_count = state.map_or(0, |s| s.receive_count).saturating_add(1);
+    let kept = is_planted(Bug::KeepReceiveCount) && state.is_some_and(|s| s.expiries > 0);
+    let receive_count = state.map_or(0, |s| s.receive_count).saturating_add(u32::from(!kept));
     let failures = state.map_or(0, |s| s.failures);
     let (now, lease_now) = (txn.header.cluster_ms, txn.header.lease_ms);
     let deadline_ms = lease_now.saturating_add(lease_ms);

@@ -6,6 +6,7 @@ use super::{dead_letter, index, invalid};
 use crate::command::{Failure, Settle, Verdict};
 use crate::keys;
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 use crate::query::{DeadReason, FailureClass, MessageState};
 use crate::queue::transition::{Cause, carry};
 use crate::records::{LeaseRecord, MessageRecord, StateRecord, broken};
@@ -79,6 +80,10 @@ fn check_failure(failure: Option<&Failure>) -> Result<(), Rejection> {
 }
 
 fn ack(txn: &mut Txn<'_>, held: &Held) -> Result<SettleOutcome, Fault> {
+    if is_planted(Bug::AckUndone) && held.lease.receive_count > 1 {
+        release(txn, held)?;
+        return Ok(SettleOutcome::Acked(Empty {}));
+    }
     finish(txn, held, Cause::Acked)?;
     Ok(SettleOutcome::Acked(Empty {}))
 }
@@ -131,6 +136,10 @@ pub(crate) fn give_back(txn: &mut Txn<'_>, held: &Held, mut state: StateRecord) 
 }
 
 fn release(txn: &mut Txn<'_>, held: &Held) -> Result<SettleOutcome, Fault> {
+    if is_planted(Bug::ReleaseCounts) {
+        let state = failure::count(txn, held, &Failed::told(FailureClass::Transient, None))?;
+        return give_back(txn, held, state);
+    }
     let state = state(txn, held)?;
     give_back(txn, held, StateRecord { expiries: 0, ..state })
 }
@@ -153,6 +162,8 @@ fn extend(txn: &mut Txn<'_>, held: Held, lease_ms: u64) -> Result<SettleOutcome,
     let now = txn.header.lease_ms;
     let last = lease.granted_lease_ms.saturating_add(limits::LEASE_MAX_MS);
     let deadline_ms = now.saturating_add(lease_ms).min(last);
+    let told_ms = deadline_ms;
+    let deadline_ms = if is_planted(Bug::ExtensionForgotten) { lease.deadline_ms } else { deadline_ms };
     index::delete_lease(txn, place, &lease);
     let granted_index = lease.granted_index;
     index::put_lease(txn, place, &LeaseRecord { deadline_ms, ..lease });
@@ -162,5 +173,5 @@ fn extend(txn: &mut Txn<'_>, held: Held, lease_ms: u64) -> Result<SettleOutcome,
         deadline_ms,
         granted_index,
     });
-    Ok(SettleOutcome::Extended(Extended { deadline_ms, remaining_ms: deadline_ms.saturating_sub(now) }))
+    Ok(SettleOutcome::Extended(Extended { deadline_ms: told_ms, remaining_ms: told_ms.saturating_sub(now) }))
 }
