@@ -59,13 +59,31 @@ impl Peering {
         };
         let request =
             pb::ChangeRequest { protocol: PROTOCOL, cluster: cluster.into(), passed_on: false, what: Some(what) };
-        let pb::ChangeResponse { node, refusal, reason } = self.change_on_wire(request).await;
+        let pb::ChangeResponse { node, refusal, reason } = self.change_at_leader(request).await;
         match pb::ChangeRefusal::try_from(refusal) {
             Ok(pb::ChangeRefusal::Unspecified) => Ok(node),
             Ok(pb::ChangeRefusal::NoLeader) => Err(ChangeError::NoLeader(reason)),
             Ok(pb::ChangeRefusal::NotFound) => Err(ChangeError::NotFound(node)),
             Ok(pb::ChangeRefusal::Precondition) => Err(ChangeError::Precondition(reason)),
             Ok(pb::ChangeRefusal::Unknown) | Err(_) => Err(ChangeError::Unknown(reason)),
+        }
+    }
+
+    /// Has the leader do it; waits for one for as long as a change of leader takes.
+    async fn change_at_leader(&self, request: pb::ChangeRequest) -> pb::ChangeResponse {
+        let deadline = self.config().clock.now() + WAIT;
+        loop {
+            let response = self.change_on_wire(request.clone()).await;
+            let nobody = response.refusal == i32::from(pb::ChangeRefusal::NoLeader);
+            // Without a leader nothing has happened, and it can be asked for again.
+            let Ok(node) = self.node() else { return response };
+            if !nobody || self.config().clock.now() >= deadline {
+                return response;
+            }
+            let mut standing = node.standing.clone();
+            standing.borrow_and_update();
+            // Whether or not something has changed here: another node may see more.
+            let _ = timeout(AGAIN / 4, standing.changed()).await;
         }
     }
 

@@ -109,6 +109,9 @@ async fn a_call_whose_outcome_is_late_is_in_doubt_and_happens_once() {
     rig.stop().await;
 }
 
+/// Entries that may be on their way at one time.
+const IN_FLIGHT: usize = 4;
+
 #[tokio::test]
 async fn too_much_that_waits_is_refused_and_what_waits_can_be_taken_back() {
     let config = NodeConfig { proposal_queue_bytes: 10_000, ..NodeConfig::default() };
@@ -119,10 +122,10 @@ async fn too_much_that_waits_is_refused_and_what_waits_can_be_taken_back() {
     let body = "x".repeat(4_000);
     let mut calls = tokio::task::JoinSet::new();
     // As many as there may be on their way; a tick of the node's own may be among them.
-    while rig.handle.status().entries_in_flight < 8 {
+    while rig.handle.status().entries_in_flight < IN_FLIGHT {
         let (handle, command) = (rig.handle.clone(), enqueue("orders", &[&body], 0));
         calls.spawn(async move { call(&handle, command).await });
-        let expected = calls.len().min(8);
+        let expected = calls.len().min(IN_FLIGHT);
         until("another entry on its way", || rig.handle.status().entries_in_flight >= expected).await;
     }
     let admitted = calls.len() as u64;
