@@ -10,12 +10,21 @@ pub(crate) enum Command {
     Arrows,
     Tidy,
     Bench,
+    CheckHistory,
 }
 
 impl Command {
     /// All of them, in the order of the overview.
-    pub(crate) const ALL: [Command; 7] =
-        [Command::Demo, Command::Test, Command::Check, Command::Ci, Command::Arrows, Command::Tidy, Command::Bench];
+    pub(crate) const ALL: [Command; 8] = [
+        Command::Demo,
+        Command::Test,
+        Command::Check,
+        Command::Ci,
+        Command::Arrows,
+        Command::Tidy,
+        Command::Bench,
+        Command::CheckHistory,
+    ];
 
     /// The command called `name`.
     pub(crate) fn named(name: &str) -> Option<Command> {
@@ -32,13 +41,14 @@ impl Command {
             Command::Arrows => "arrows",
             Command::Tidy => "tidy",
             Command::Bench => "bench",
+            Command::CheckHistory => "check-history",
         }
     }
 
-    /// Whether what follows its name goes to `rail` as it is, `--help` included.
+    /// Whether what follows its name goes to the program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench => true,
+            Command::Demo | Command::Bench | Command::CheckHistory => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -47,7 +57,7 @@ impl Command {
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
             Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
-            Command::Arrows | Command::Tidy => false,
+            Command::Arrows | Command::Tidy | Command::CheckHistory => false,
         }
     }
 
@@ -55,6 +65,7 @@ impl Command {
         match self {
             Command::Demo => "demo [args of `rail demo`]",
             Command::Bench => "bench [peers | args of `rail bench`]",
+            Command::CheckHistory => "check-history DIR",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -68,6 +79,7 @@ impl Command {
             Command::Arrows => "which crate may depend on which, and where a library may be named",
             Command::Tidy => "house rules for the text of the tree",
             Command::Bench => "builds an optimised `rail` and measures with it",
+            Command::CheckHistory => "judges what clients of a test run asked and were told",
         }
     }
 
@@ -108,6 +120,12 @@ impl Command {
                  `cargo xtask bench peers` measures three nodes beside three of NATS JetStream, which it installs from\n\
                  PyPI into the target folder: three alternating pairs, throughput and latencies, and the median ratios.\n\
                  `cargo xtask bench peers --help` shows what can be set.\n"
+            }
+            Command::CheckHistory => {
+                "Builds the checker and judges the run in DIR: its history against a model of the queue and against rules\n\
+                 that trust nothing but the clients' clock. A line for each check, violations in words below it, then\n\
+                 `N passed, N failed`. Exit 0 all is well, 1 a violation, 2 wrong use or unreadable, 3 the run has not\n\
+                 shown what it should.\n"
             }
         }
     }

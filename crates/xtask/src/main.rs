@@ -3,7 +3,8 @@
 //! - [`help`]: the commands and what they say about themselves;
 //! - [`setup`]: what a build needs from the machine, and how it gets there;
 //! - [`workspace`]: where things are, and how cargo is called; [`report`]: steps, their time, the last line;
-//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`]: one command each; [`peers`] (`bench peers`);
+//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`check_history`]: one command each;
+//!   [`peers`] (`bench peers`);
 //! - [`deploy_tools`]: the programs that check the files in `deploy/`;
 //! - [`arrows`]: which crate may use what; [`tidy`]: house rules for the text of the tree;
 //! - [`tree`], [`rust_text`]: the files, and the code in a Rust file apart from its comments and strings;
@@ -12,6 +13,7 @@
 mod arrows;
 mod bench;
 mod check;
+mod check_history;
 mod ci;
 mod demo;
 mod deploy_tools;
@@ -97,5 +99,6 @@ fn run(command: Command, args: &[String]) -> Result<ExitCode, String> {
         Command::Arrows => arrows::run(&workspace),
         Command::Tidy => tidy::run(&workspace),
         Command::Bench => bench::run(&workspace, args),
+        Command::CheckHistory => check_history::run(&workspace, args),
     }
 }

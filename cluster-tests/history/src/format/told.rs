@@ -73,7 +73,7 @@ pub enum Answer {
 }
 
 /// Why nothing happened, or why the outcome is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// The stable reason, such as `LEASE_LOST`; for unknown outcomes what came instead of an answer.

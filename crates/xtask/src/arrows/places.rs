@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
             // They measure.
             "crates/storage/examples/",
             "crates/node/examples/",
+            "cluster-tests/history/examples/",
         ],
         not_in_tests: true,
         instead: "the clock is read in crates/node/src/clock.rs (server) and crates/client/src/retry.rs (client); take the time as an argument",

@@ -20,7 +20,8 @@ pub(super) struct Row {
 /// ```text
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
-/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node;  peers ──► client
+/// cluster-tests ──► client, audit; and storage, core, node to open the directory of a stopped node;  peers ──► client
+/// audit ──► history; and storage, core, without RocksDB
 /// ```
 pub(super) const CRATES: &[Row] = &[
     Row {
@@ -108,8 +109,15 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft", "ticketrail-core"],
     },
     Row {
+        package: "ticketrail-audit",
+        uses: &["ticketrail-core", "ticketrail-storage", "ticketrail-history"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
-        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
+        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node", "ticketrail-audit"],
         outside: None,
         outside_in_tests: &[],
         never_reaches: &[],

@@ -1,0 +1,164 @@
+//! The applied requests of a log in the words of a history: what `audit.jsonl` holds.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{bail, ensure};
+use ticketrail_core::query::{Delivery, MessageInfo, MessageState};
+use ticketrail_core::reply::{Answered, Expired, Handle, Received};
+use ticketrail_core::{Answer, Command, MemView, MessageId, Query, Rejection, Reply, Request, answer};
+use ticketrail_history::format::{self, Applied, AuditLine, Grant, Position, Rid, SettleOutcome, Token};
+use ticketrail_history::recorder::JsonLines;
+use ticketrail_history::run;
+use ticketrail_storage::log::RaftLog;
+
+use crate::log::{Step, ensure_whole, walk};
+use crate::replay::clock;
+use crate::words;
+
+/// Turns applied entries into lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The ids of messages that are leased, by queue and sequence: an `Expire` names no ids.
+    ids: HashMap<(u64, u64), MessageId>,
+}
+
+impl Lines {
+    /// The lines of an entry, one a request; one for an entry without requests, which moves the clock alone.
+    pub fn of(&mut self, step: &Step<'_>) -> anyhow::Result<Vec<AuditLine>> {
+        let at = clock(step.view)?;
+        let line = |ordinal: u32| AuditLine {
+            cp: Position { index: step.at.index, ordinal },
+            term: step.at.term,
+            st: step.entry.proposed_at_ms,
+            ts: at.cluster.0,
+            lc: at.lease.0,
+            rid: None,
+            ab: 0,
+            c: format::Command::Nothing,
+            r: Applied::Nothing,
+            replay: None,
+        };
+        if step.entry.requests.is_empty() {
+            return Ok(vec![line(0)]);
+        }
+        let (requests, replies) = (&step.entry.requests, &step.outcome.replies);
+        ensure!(requests.len() == replies.len(), "expected a reply a request in entry {:?}", step.at);
+        let mut lines = Vec::with_capacity(requests.len());
+        for ((request, result), ordinal) in requests.iter().zip(replies).zip(0u32..) {
+            let (c, r, replay) = self.one(step.view, request, result)?;
+            let rid = request.id.map(|id| Rid { session: id.session, seq: id.seq });
+            let ab = request.id.map_or(0, |id| id.acked_below);
+            lines.push(AuditLine { rid, ab, c, r, replay, ..line(ordinal) });
+        }
+        Ok(lines)
+    }
+
+    fn one(
+        &mut self,
+        view: &MemView,
+        request: &Request,
+        result: &Result<Reply, Rejection>,
+    ) -> anyhow::Result<(format::Command, Applied, Option<Position>)> {
+        let Some(command) = &request.command else { bail!("expected a command in each request, but one has none") };
+        let told = words::command(command);
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(rejection) => return Ok((told, Applied::Refused(words::refusal(rejection)), None)),
+        };
+        let replay = reply.replayed.then_some(Position { index: reply.index, ordinal: reply.ordinal });
+        let Some(answered) = &reply.answered else { bail!("expected an answer in each reply, but one has none") };
+        let applied = match (command, answered) {
+            (_, Answered::Received(received)) => self.granted(view, received)?,
+            (Command::Expire(expire), Answered::Expired(expired)) => self.expired(view, expire, expired)?,
+            (_, answered) => words::answered(answered)?,
+        };
+        Ok((told, applied, replay))
+    }
+
+    fn granted(&mut self, view: &MemView, received: &Received) -> anyhow::Result<Applied> {
+        let deliveries = match answer(view, &Query::Deliver(received.handles.clone()))? {
+            Answer::Deliveries(deliveries) => deliveries,
+            other => bail!("expected deliveries, but got {other:?}"),
+        };
+        // A delivery says not which handle it is for, but its token and receive count do.
+        let mut tokens: HashMap<(u64, u64, u32), &Delivery> = HashMap::new();
+        for delivery in &deliveries {
+            let token = ticketrail_core::LeaseToken::from_bytes(&delivery.token)?;
+            tokens.insert((token.queue.0, token.sequence, delivery.receive_count), delivery);
+        }
+        let mut grants = Vec::with_capacity(received.handles.len());
+        for handle in &received.handles {
+            let Handle { place, receive_count, failures, granted_index: _, deadline_ms } = *handle;
+            let delivery = tokens.get(&(place.queue, place.sequence, receive_count));
+            if let Some(delivery) = delivery {
+                self.ids.insert((place.queue, place.sequence), delivery.id);
+            }
+            grants.push(Grant {
+                q: place.queue,
+                seq: place.sequence,
+                tok: delivery.map(|d| (words::id(d.id), Token::of(&d.token))),
+                rc: receive_count,
+                f: failures,
+                end: deadline_ms,
+            });
+        }
+        Ok(Applied::Granted { g: grants })
+    }
+
+    /// The leases of an `Expire` that had run out. Its reply only counts them; the state after the entry shows them.
+    fn expired(
+        &mut self,
+        view: &MemView,
+        expire: &ticketrail_core::command::Expire,
+        expired: &Expired,
+    ) -> anyhow::Result<Applied> {
+        let mut ended = Vec::new();
+        for (number, lease) in (0u32..).zip(&expire.leases) {
+            if ended.len() as u64 == u64::from(expired.count) {
+                break;
+            }
+            let Some(id) = self.ids.get(&(lease.queue, lease.sequence)).copied() else { continue };
+            let message = match answer(view, &Query::Get(id))? {
+                Answer::Message(message) => message,
+                other => bail!("expected a message, but got {other:?}"),
+            };
+            let outcome = match message {
+                None => SettleOutcome::Purged,
+                Some(message) if still_held(&message, lease.granted_index) => continue,
+                Some(message) if message.place.queue.0 != lease.queue => {
+                    SettleOutcome::Dead { seq: message.place.sequence, q: message.place.queue.0 }
+                }
+                Some(MessageInfo { state: MessageState::Delayed, due: Some(due), .. }) => {
+                    SettleOutcome::Delayed { due: due.0 }
+                }
+                Some(_) => SettleOutcome::Readied,
+            };
+            ended.push((number, outcome));
+        }
+        Ok(Applied::Expired { l: ended })
+    }
+}
+
+/// Whether the lease named in an `Expire` is still there, so that it was not ended.
+fn still_held(message: &MessageInfo, granted_index: u64) -> bool {
+    message.lease.as_ref().is_some_and(|lease| lease.granted_index == granted_index)
+}
+
+/// Writes the applied requests of a log, which must hold all entries from the first on, up to `last`, into a run's
+/// directory. Returns how many there are.
+pub fn write_audit(dir: &Path, log: &impl RaftLog, last: u64) -> anyhow::Result<u64> {
+    ensure_whole(log)?;
+    let mut file = JsonLines::create(&dir.join(run::AUDIT))?;
+    let mut lines = Lines::default();
+    let mut written = 0;
+    walk(&mut MemView::new(), log, 0, last, |step| {
+        for line in lines.of(&step)? {
+            file.write(&line);
+            written += 1;
+        }
+        Ok(())
+    })?;
+    file.finish()?;
+    Ok(written)
+}

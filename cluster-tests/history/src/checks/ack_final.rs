@@ -1,0 +1,49 @@
+//! I7: an ack is final.
+
+use super::{After, Applying, Check, Findings};
+use crate::case::Case;
+use crate::format::Applied;
+use crate::leases::LeaseState;
+use crate::story::SettledTold;
+
+pub(super) struct AckFinal;
+
+impl Check for AckFinal {
+    fn name(&self) -> &'static str {
+        "I7 an ack is final"
+    }
+
+    fn applied(&mut self, at: &Applying<'_>, out: &mut Findings) {
+        let Applied::Granted { g } = &at.line.r else { return };
+        for grant in g.iter().filter(|_| at.line.replay.is_none()) {
+            let before = at.leases.newest(grant.q, grant.seq).map(|lease| lease.state);
+            let gone = matches!(before, Some(LeaseState::Acked | LeaseState::Gone));
+            out.expect(!gone, || {
+                format!(
+                    "at position {}: message {} of queue {} is leased, but it is finished",
+                    at.line.cp, grant.seq, grant.q
+                )
+            });
+        }
+    }
+
+    fn end(&mut self, case: &Case, _: &After<'_>, out: &mut Findings) {
+        let story = &case.story;
+        for (_, deliveries) in case.index.lives(story) {
+            let settles = deliveries.iter().flat_map(|got| case.index.settles(*got));
+            let acks = settles.filter(|settle| story.settles[**settle as usize].told == SettledTold::Acked);
+            let end = |settle: &u32| story.ops[story.settles[*settle as usize].op as usize].t1;
+            let Some(ack) = acks.min_by_key(|settle| end(settle)) else { continue };
+            for got in deliveries {
+                let got = &story.got[*got as usize];
+                out.expect(story.ops[got.op as usize].t0 <= end(ack), || {
+                    let who = story.name(story.settles[*ack as usize].op);
+                    format!(
+                        "{}: expected nobody to get it, for {who} had acked it before this receive began",
+                        case.delivery(got)
+                    )
+                });
+            }
+        }
+    }
+}
