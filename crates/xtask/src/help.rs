@@ -10,12 +10,21 @@ pub(crate) enum Command {
     Arrows,
     Tidy,
     Bench,
+    Sim,
 }
 
 impl Command {
     /// All of them, in the order of the overview.
-    pub(crate) const ALL: [Command; 7] =
-        [Command::Demo, Command::Test, Command::Check, Command::Ci, Command::Arrows, Command::Tidy, Command::Bench];
+    pub(crate) const ALL: [Command; 8] = [
+        Command::Demo,
+        Command::Test,
+        Command::Check,
+        Command::Ci,
+        Command::Arrows,
+        Command::Tidy,
+        Command::Bench,
+        Command::Sim,
+    ];
 
     /// The command called `name`.
     pub(crate) fn named(name: &str) -> Option<Command> {
@@ -32,13 +41,14 @@ impl Command {
             Command::Arrows => "arrows",
             Command::Tidy => "tidy",
             Command::Bench => "bench",
+            Command::Sim => "sim",
         }
     }
 
-    /// Whether what follows its name goes to `rail` as it is, `--help` included.
+    /// Whether what follows its name goes to a program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench => true,
+            Command::Demo | Command::Bench | Command::Sim => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -47,7 +57,7 @@ impl Command {
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
             Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
-            Command::Arrows | Command::Tidy => false,
+            Command::Arrows | Command::Tidy | Command::Sim => false,
         }
     }
 
@@ -55,6 +65,7 @@ impl Command {
         match self {
             Command::Demo => "demo [args of `rail demo`]",
             Command::Bench => "bench [peers | args of `rail bench`]",
+            Command::Sim => "sim [--seeds N] [--seed S] [--jobs J]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -68,6 +79,7 @@ impl Command {
             Command::Arrows => "which crate may depend on which, and where a library may be named",
             Command::Tidy => "house rules for the text of the tree",
             Command::Bench => "builds an optimised `rail` and measures with it",
+            Command::Sim => "nodes and clients in a deterministic simulation, with faults from a seed",
         }
     }
 
@@ -108,6 +120,12 @@ impl Command {
                  `cargo xtask bench peers` measures three nodes beside three of NATS JetStream, which it installs from\n\
                  PyPI into the target folder: three alternating pairs, throughput and latencies, and the median ratios.\n\
                  `cargo xtask bench peers --help` shows what can be set.\n"
+            }
+            Command::Sim => {
+                "Builds `sim`, without RocksDB, and becomes it with the arguments given: the seeds that once found\n\
+                 something, then as many as asked for. Each failing seed is told of with the command that replays it.\n\
+                 Exit 1 if a seed breaks anything, 3 if a fault never had an effect. `cargo xtask sim --help` shows\n\
+                 what can be set.\n"
             }
         }
     }

@@ -3,7 +3,7 @@
 //! - [`help`]: the commands and what they say about themselves;
 //! - [`setup`]: what a build needs from the machine, and how it gets there;
 //! - [`workspace`]: where things are, and how cargo is called; [`report`]: steps, their time, the last line;
-//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`]: one command each; [`peers`] (`bench peers`);
+//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`sim`]: one command each; [`peers`] (`bench peers`);
 //! - [`deploy_tools`]: the programs that check the files in `deploy/`;
 //! - [`arrows`]: which crate may use what; [`tidy`]: house rules for the text of the tree;
 //! - [`tree`], [`rust_text`]: the files, and the code in a Rust file apart from its comments and strings;
@@ -21,6 +21,7 @@ mod peers;
 mod report;
 mod rust_text;
 mod setup;
+mod sim;
 mod suite;
 mod tidy;
 mod tree;
@@ -97,5 +98,6 @@ fn run(command: Command, args: &[String]) -> Result<ExitCode, String> {
         Command::Arrows => arrows::run(&workspace),
         Command::Tidy => tidy::run(&workspace),
         Command::Bench => bench::run(&workspace, args),
+        Command::Sim => sim::run(&workspace, args),
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct Row {
 /// ```text
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
+/// sim ──► api, node, storage, core, proto, without RocksDB
 /// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node;  peers ──► client
 /// ```
 pub(super) const CRATES: &[Row] = &[
@@ -94,6 +95,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft"],
     },
     Row {
+        package: "ticketrail-sim",
+        uses: &["ticketrail-api", "ticketrail-node", "ticketrail-storage", "ticketrail-core", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["clap", "figment", "axum"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
         outside: None,
@@ -120,8 +128,19 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("tonic-prost-build", &["ticketrail-proto"]),
     ("tonic-health", &["ticketrail-server"]),
     ("tonic-reflection", &["ticketrail-server"]),
-    ("tracing-subscriber", &["ticketrail-server", "ticketrail"]),
-    ("tonic", &["ticketrail-proto", "ticketrail-node", "ticketrail-api", "ticketrail-server", "ticketrail-client"]),
+    ("tracing-subscriber", &["ticketrail-server", "ticketrail", "ticketrail-sim"]),
+    ("turmoil", &["ticketrail-sim"]),
+    (
+        "tonic",
+        &[
+            "ticketrail-proto",
+            "ticketrail-node",
+            "ticketrail-api",
+            "ticketrail-server",
+            "ticketrail-client",
+            "ticketrail-sim",
+        ],
+    ),
 ];
 
 /// Arrows that must be optional, so that a crate can be built without what they bring.
