@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::peering::Peering;
+use crate::random::Random;
 use crate::work::Work;
 
 /// What a node can be told at its start.
@@ -42,6 +43,8 @@ pub struct NodeConfig {
     pub work: Work,
     /// Where time comes from.
     pub clock: Clock,
+    /// Where random bytes come from.
+    pub random: Random,
 }
 
 impl NodeConfig {
@@ -65,6 +68,7 @@ impl NodeConfig {
             peering: None,
             work: Work::default(),
             clock: Clock::default(),
+            random: Random::default(),
         }
     }
 }

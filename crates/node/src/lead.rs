@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ticketrail_core::Command;
 use ticketrail_core::command::{InitCluster, Tick};
 use ticketrail_storage::log::LeaderId;
@@ -16,6 +17,7 @@ use crate::broken::Broken;
 use crate::clock::{Ahead, Clock, ClusterClock};
 use crate::consensus::{AppliedState, Consensus, ReadRefused, Standing};
 use crate::queue::{Pending, Queue};
+use crate::random::Random;
 use crate::signals::Signals;
 
 /// How long it waits where a leader is not confirmed yet.
@@ -37,6 +39,7 @@ pub(crate) struct Leading {
     pub(crate) queue: Arc<Queue>,
     pub(crate) broken: Arc<Broken>,
     pub(crate) clock: Clock,
+    pub(crate) random: Random,
     pub(crate) ahead: Ahead,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) tell: watch::Sender<Option<Lead>>,
@@ -91,9 +94,11 @@ impl Leading {
         };
         let mut first = Vec::new();
         if !stored.initialized {
-            match secret() {
-                Ok(secret) => first.push(Command::InitCluster(InitCluster { secret: secret.into() })),
-                Err(error) => return self.broken.report(format!("expected 32 random bytes, but {error}")),
+            match self.random.bytes::<32>() {
+                Ok(secret) => {
+                    first.push(Command::InitCluster(InitCluster { secret: Bytes::copy_from_slice(&secret) }));
+                }
+                Err(error) => return self.broken.report(error.to_string()),
             }
         }
         first.push(Command::Tick(Tick {}));
@@ -108,11 +113,4 @@ impl Leading {
         );
         self.tell.send_replace(Some(Lead { leader, clock }));
     }
-}
-
-/// 32 bytes from the operating system.
-fn secret() -> Result<Vec<u8>, String> {
-    let mut bytes = vec![0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
 }

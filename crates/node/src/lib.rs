@@ -12,8 +12,8 @@
 //! - A cluster: `member` is who belongs to it, `peers` where they are and how they are reached,
 //!   `peering` how a node comes to it, `record` what it knows of the others.
 //! - A replica: `retention` flushes and purges, `read` answers, `status` tells, `broken` ends it.
-//! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks; `work` alone
-//!   has threads.
+//! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks, `random` alone
+//!   draws random bytes, `work` alone has threads.
 
 mod attempt;
 mod broken;
@@ -37,6 +37,7 @@ mod propose;
 mod proposer;
 mod queue;
 mod raft;
+mod random;
 mod read;
 mod receive;
 mod record;
@@ -60,5 +61,7 @@ pub use member::{ClusterView, Member, MemberView, Members};
 pub use node::Node;
 pub use peering::{ChangeError, MemberChange, Peering, PeeringConfig, SettleError};
 pub use peers::{Connector, tuned};
+pub use raft::{Production, Runtime, Simulated};
+pub use random::{Random, RandomError};
 pub use status::NodeStatus;
 pub use work::{LaneError, Work};

@@ -34,6 +34,7 @@ use crate::peers::Peers;
 use crate::precheck::Precheck;
 use crate::proposer::{Progress, Proposer};
 use crate::queue::Queue;
+use crate::raft::{Production, Runtime};
 use crate::record::Record;
 use crate::release::Releases;
 use crate::sessions::Sessions;
@@ -66,6 +67,16 @@ impl Node {
         state: Arc<S>,
         disk: Disk,
     ) -> Result<Node, StartError> {
+        Self::start_on::<Production, L, S>(config, log, state, disk).await
+    }
+
+    /// As [`Node::start`], with a Raft that runs on `R`.
+    pub async fn start_on<R: Runtime, L: RaftLog, S: StateStore>(
+        config: NodeConfig,
+        log: Arc<L>,
+        state: Arc<S>,
+        disk: Disk,
+    ) -> Result<Node, StartError> {
         let started = config.clock.now();
         let broken = Arc::new(Broken::default());
         let signals = Arc::new(Signals::default());
@@ -87,7 +98,7 @@ impl Node {
             snapshots: snapshots.clone(),
         };
         let raft::Started { consensus, membership, standing, service, initialized, watcher } =
-            raft::start(&config, log.clone(), state.clone(), surroundings).await?;
+            raft::start::<R, L, S>(&config, log.clone(), state.clone(), surroundings).await?;
         check_disk(&identity, peering.member(), &group.borrow(), initialized)?;
         peering.attach(NodeSide {
             service,
@@ -230,7 +241,12 @@ fn place(config: &NodeConfig) -> Result<(Peering, Identity), StartError> {
         None => {
             let mut home = MemHome::default();
             home.set_identity(identity).map_err(SettleError::from)?;
-            let alone = PeeringConfig { clock: config.clock.clone(), work: config.work, ..PeeringConfig::alone() };
+            let alone = PeeringConfig {
+                clock: config.clock.clone(),
+                random: config.random.clone(),
+                work: config.work,
+                ..PeeringConfig::alone()
+            };
             Peering::new(alone, Box::new(home))?
         }
     };
@@ -271,6 +287,7 @@ pub(crate) fn jobs(
         queue: shared.queue.clone(),
         broken: shared.broken.clone(),
         clock: shared.config.clock.clone(),
+        random: shared.config.random.clone(),
         ahead,
         standing: shared.standing.clone(),
         tell,

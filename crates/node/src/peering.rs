@@ -39,6 +39,7 @@ use crate::forward::server::ForwardGate;
 use crate::member::{Member, Members};
 use crate::peers::{Connector, MESSAGE_BYTES, Peers};
 use crate::raft::{Gate, PeerService};
+use crate::random::Random;
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::work::Work;
@@ -68,6 +69,8 @@ pub struct PeeringConfig {
     pub connector: Connector,
     /// Where time comes from.
     pub clock: Clock,
+    /// Where random bytes come from.
+    pub random: Random,
     /// Where blocking work runs.
     pub work: Work,
 }
@@ -82,6 +85,7 @@ impl PeeringConfig {
             wants_vote: true,
             connector: Connector::tcp(),
             clock: Clock::default(),
+            random: Random::default(),
             work: Work::default(),
         }
     }
@@ -148,7 +152,7 @@ impl Peering {
     /// Errors where that cannot be read, or where there are no random bytes.
     pub fn new(config: PeeringConfig, home: Box<dyn Home>) -> Result<Self, SettleError> {
         let seen = home.seen()?;
-        let boot = u64::from_be_bytes(random()?);
+        let boot = u64::from_be_bytes(config.random.bytes()?);
         Ok(Self(Arc::new(Inner {
             config,
             boot,
@@ -279,11 +283,4 @@ pub(crate) fn from_wire(member: Option<pb::MemberInfo>) -> Result<Member, Status
 
 fn cluster_from(bytes: &[u8]) -> Option<ClusterId> {
     Some(ClusterId(bytes.try_into().ok()?))
-}
-
-/// Random bytes of the operating system.
-fn random<const N: usize>() -> Result<[u8; N], SettleError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| SettleError::Random(error.to_string()))?;
-    Ok(bytes)
 }

@@ -212,7 +212,8 @@ impl Waiters {
     /// Ends all parked receives.
     pub(crate) fn refuse_all(&self, why: &Unavailable) {
         let mut inner = self.inner.lock();
-        let queues = std::mem::take(&mut inner.queues);
+        // In an order that does not change from run to run.
+        let queues: BTreeMap<QueueRef, _> = std::mem::take(&mut inner.queues).into_iter().collect();
         inner.count = 0;
         drop(inner);
         for parked in queues.into_values().flat_map(BTreeMap::into_values) {

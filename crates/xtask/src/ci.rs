@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::report::Report;
 use crate::suite;
 use crate::workspace::Workspace;
-use crate::{arrows, tidy};
+use crate::{arrows, sim, tidy};
 
 /// Runs every step, whatever the ones before it gave, and prints the last line.
 pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode, String> {
@@ -13,7 +13,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     report.command("format", workspace.cargo("fmt").args(["--all", "--check"]));
     report.step("arrows", || arrows::check(workspace));
     report.step("tidy", || tidy::check(workspace));
-    // The command line must install without a C++ compiler, and the simulation runs without RocksDB.
+    report.step("simulation without RocksDB", || sim::is_lean(workspace));
+    // The command line must install without a C++ compiler, and the simulation's stores build without RocksDB.
     let lean = ["--no-default-features", "--package"];
     report.command("rail without server", workspace.cargo("check").args(lean).arg("ticketrail"));
     report.command("storage without RocksDB", workspace.cargo("check").args(lean).arg("ticketrail-storage"));

@@ -11,11 +11,12 @@ pub(crate) enum Command {
     Tidy,
     Bench,
     CheckHistory,
+    Sim,
 }
 
 impl Command {
     /// All of them, in the order of the overview.
-    pub(crate) const ALL: [Command; 8] = [
+    pub(crate) const ALL: &[Command] = &[
         Command::Demo,
         Command::Test,
         Command::Check,
@@ -24,11 +25,12 @@ impl Command {
         Command::Tidy,
         Command::Bench,
         Command::CheckHistory,
+        Command::Sim,
     ];
 
     /// The command called `name`.
     pub(crate) fn named(name: &str) -> Option<Command> {
-        Self::ALL.into_iter().find(|command| command.name() == name)
+        Self::ALL.iter().copied().find(|command| command.name() == name)
     }
 
     /// Its name on the command line.
@@ -41,6 +43,7 @@ impl Command {
             Command::Arrows => "arrows",
             Command::Tidy => "tidy",
             Command::Bench => "bench",
+            Command::Sim => "sim",
             Command::CheckHistory => "check-history",
         }
     }
@@ -48,7 +51,7 @@ impl Command {
     /// Whether what follows its name goes to the program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench | Command::CheckHistory => true,
+            Command::Demo | Command::Bench | Command::CheckHistory | Command::Sim => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -57,7 +60,7 @@ impl Command {
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
             Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
-            Command::Arrows | Command::Tidy | Command::CheckHistory => false,
+            Command::Arrows | Command::Tidy | Command::CheckHistory | Command::Sim => false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Command {
             Command::Demo => "demo [args of `rail demo`]",
             Command::Bench => "bench [peers | args of `rail bench`]",
             Command::CheckHistory => "check-history DIR",
+            Command::Sim => "sim [--seeds N] [--seed S] [--jobs J]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -80,6 +84,7 @@ impl Command {
             Command::Tidy => "house rules for the text of the tree",
             Command::Bench => "builds an optimised `rail` and measures with it",
             Command::CheckHistory => "judges what clients of a test run asked and were told",
+            Command::Sim => "nodes and clients in a deterministic simulation, with faults from a seed",
         }
     }
 
@@ -126,6 +131,12 @@ impl Command {
                  that trust nothing but the clients' clock. A line for each check, violations in words below it, then\n\
                  `N passed, N failed`. Exit 0 all is well, 1 a violation, 2 wrong use or unreadable, 3 the run has not\n\
                  shown what it should.\n"
+            }
+            Command::Sim => {
+                "Builds `sim`, without RocksDB, and becomes it with the arguments given: the seeds that once found\n\
+                 something, then as many as asked for. Each failing seed is told of with the command that replays it.\n\
+                 Exit 1 if a seed breaks anything, 3 if a fault never had an effect. `cargo xtask sim --help` shows\n\
+                 what can be set.\n"
             }
         }
     }

@@ -12,11 +12,12 @@ use ticketrail_proto::raft as pb;
 use ticketrail_storage::{ClusterId, Identity, OpenError};
 use tokio::time::timeout;
 
-use super::{Peering, cluster_from, from_wire, random};
+use super::{Peering, cluster_from, from_wire};
 use crate::consensus::Role;
 use crate::error::StartError;
 use crate::member::Member;
 use crate::peers::PROTOCOL;
+use crate::random::RandomError;
 
 /// The pause between two rounds of asking.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -30,8 +31,8 @@ pub enum SettleError {
     #[error(transparent)]
     Home(#[from] OpenError),
     /// There are no random bytes.
-    #[error("expected random bytes from the operating system, but {0}")]
-    Random(String),
+    #[error(transparent)]
+    Random(#[from] RandomError),
 }
 
 /// What a round of asking came to.
@@ -97,14 +98,15 @@ impl Peering {
     }
 
     async fn found_alone(&self) -> Result<Round, SettleError> {
-        let identity = Identity { cluster: ClusterId(random()?), node: 1, incarnation: 0, was_member: false };
+        let identity =
+            Identity { cluster: ClusterId(self.config().random.bytes()?), node: 1, incarnation: 0, was_member: false };
         self.keep(move |home| home.set_identity(identity)).await?;
         tracing::info!(%identity, "founded a cluster of one node");
         Ok(Round::Settled)
     }
 
     async fn try_found(&self, may_found: &mut bool) -> Result<Round, SettleError> {
-        let drawn = ClusterId(random()?);
+        let drawn = ClusterId(self.config().random.bytes()?);
         let cluster = self
             .keep(move |home| {
                 let cluster = home.founding()?.unwrap_or(drawn);

@@ -6,6 +6,7 @@ mod log;
 mod machine;
 mod network;
 mod receive;
+mod runtime;
 mod send;
 mod service;
 mod snapshot;
@@ -39,9 +40,10 @@ use self::log::GroupLog;
 use self::machine::Machine;
 use self::network::{Links, Network};
 use self::receive::Receiver;
+pub use self::runtime::{Production, Runtime, Simulated};
 use self::send::Sender;
 use self::service::{Answers, Service};
-use self::types::{Production, Proposal, Types};
+use self::types::{Proposal, Types};
 use crate::broken::Broken;
 use crate::config::NodeConfig;
 use crate::consensus::{
@@ -93,17 +95,8 @@ pub(crate) fn log_id_to_wire(id: &ticketrail_storage::log::LogId) -> ticketrail_
     wire::log_id(&codec::log_id_from_store(id))
 }
 
-/// Starts the group of all queues on the runtime of production.
-pub(crate) async fn start<L: RaftLog, S: StateStore>(
-    config: &NodeConfig,
-    log: Arc<L>,
-    state: Arc<S>,
-    surroundings: Surroundings,
-) -> Result<Started, StartError> {
-    start_on::<Production, L, S>(config, log, state, surroundings).await
-}
-
-async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
+/// Starts the group of all queues on the runtime `R`.
+pub(crate) async fn start<R: Runtime, L: RaftLog, S: StateStore>(
     config: &NodeConfig,
     log: Arc<L>,
     state: Arc<S>,
@@ -121,15 +114,15 @@ async fn start_on<R: AsyncRuntime, L: RaftLog, S: StateStore>(
         clock: config.clock.clone(),
         silence: Duration::from_millis((4 * config.heartbeat_ms).max(2_000)),
     });
-    let raft =
-        Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine).await.map_err(stopped)?;
+    let starting = Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine);
+    let raft = R::enter(|| config.random.seed(), starting).await.map_err(stopped)?;
     let initialized = raft.is_initialized().await.map_err(stopped)?;
     let metrics = raft.server_metrics();
     let (tell, standing) = watch::channel(standing_of::<R>(&metrics.borrow_watched().clone()));
     members.send_replace(Arc::new(members_of::<R>(&metrics.borrow_watched().clone())));
     let watcher = tokio::spawn(watch_standing::<R, S>(raft.clone(), tell, members, broken));
     let receiver = Arc::new(Receiver::new(state, config.work, snapshots.installed));
-    let service = Arc::new(Service { raft: raft.clone(), peers, receiver, cleared });
+    let service = Arc::new(Service { raft: raft.clone(), peers, receiver, cleared, random: config.random.clone() });
     let group = Arc::new(Group { raft, log });
     Ok(Started { consensus: group.clone(), membership: group, standing, service, initialized, watcher })
 }

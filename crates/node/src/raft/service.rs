@@ -16,9 +16,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::machine::Machine;
 use super::receive::Receiver;
+use super::runtime::Runtime;
 use super::types::{LogId, Types};
 use super::wire;
 use crate::peers::Peers;
+use crate::random::Random;
 
 /// The service of one group.
 pub(crate) struct Service<R: AsyncRuntime, S: StateStore> {
@@ -27,12 +29,19 @@ pub(crate) struct Service<R: AsyncRuntime, S: StateStore> {
     pub(crate) receiver: Arc<Receiver<S>>,
     /// Whether enough others know this disk as the one of this node: before that it promises nothing.
     pub(crate) cleared: watch::Receiver<bool>,
+    /// What Raft draws of while it serves a call.
+    pub(crate) random: Random,
 }
 
 /// The answers to a stream of appends.
 pub(crate) type Answers = Pin<Box<dyn Stream<Item = Result<pb::AppendResponse, Status>> + Send>>;
 
-impl<R: AsyncRuntime, S: StateStore> Service<R, S> {
+impl<R: Runtime, S: StateStore> Service<R, S> {
+    /// Runs what a call asks of Raft.
+    fn enter<F: Future + Send>(&self, asked: F) -> impl Future<Output = F::Output> + Send {
+        R::enter(|| self.random.seed(), asked)
+    }
+
     fn admit(&self, header: Option<&pb::Header>) -> Result<u64, Status> {
         let from = self.peers.check(header)?;
         if *self.cleared.borrow() {
@@ -52,7 +61,7 @@ fn fatal<R: AsyncRuntime>(error: &Fatal<Types<R>>) -> Status {
 }
 
 #[tonic::async_trait]
-impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
+impl<R: Runtime, S: StateStore> RaftService for Service<R, S> {
     type StreamAppendStream = Answers;
 
     async fn stream_append(&self, request: Request<Streaming<pb::AppendRequest>>) -> Result<Response<Answers>, Status> {
@@ -78,7 +87,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
             });
         let input = futures::stream::iter([first]).chain(rest).boxed();
         let results: Pin<Box<dyn Stream<Item = Result<StreamAppendResult<Types<R>>, Fatal<Types<R>>>> + Send>> =
-            Box::pin(self.raft.stream_append(input));
+            Box::pin(self.enter(async { self.raft.stream_append(input) }).await);
         let peers = self.peers.clone();
         let answers = results.map(move |result| match result {
             Ok(result) => Ok(wire::append_result(peers.header(from), &result)),
@@ -94,7 +103,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
         let request = wire::append_from::<R>(request)?;
         let previous = request.prev_log_id;
         let last: Option<LogId> = request.entries.last().map(|entry| entry.log_id).or(previous);
-        let response = self.raft.append_entries(request).await.map_err(|error| stopped::<R>(&error))?;
+        let response = self.enter(self.raft.append_entries(request)).await.map_err(|error| stopped::<R>(&error))?;
         let result = response.into_stream_result(previous, last);
         Ok(Response::new(wire::append_result(self.peers.header(from), &result)))
     }
@@ -103,7 +112,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
         let request = request.into_inner();
         let from = self.admit(request.header.as_ref())?;
         let asked = wire::vote_request_from::<R>(request)?;
-        let response = self.raft.vote(asked).await.map_err(|error| stopped::<R>(&error))?;
+        let response = self.enter(self.raft.vote(asked)).await.map_err(|error| stopped::<R>(&error))?;
         Ok(Response::new(wire::vote_response(self.peers.header(from), &response)))
     }
 
@@ -111,7 +120,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
         let request = request.into_inner();
         let from = self.admit(request.header.as_ref())?;
         let asked = wire::vote_request_from::<R>(request)?;
-        let response = self.raft.pre_vote(asked).await.map_err(|error| stopped::<R>(&error))?;
+        let response = self.enter(self.raft.pre_vote(asked)).await.map_err(|error| stopped::<R>(&error))?;
         Ok(Response::new(wire::vote_response(self.peers.header(from), &response)))
     }
 
@@ -122,7 +131,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
         let request = request.into_inner();
         let from = self.admit(request.header.as_ref())?;
         let asked = wire::transfer_from::<R>(request)?;
-        let result = self.raft.handle_transfer_leader(asked).await.map_err(|error| fatal::<R>(&error))?;
+        let result = self.enter(self.raft.handle_transfer_leader(asked)).await.map_err(|error| fatal::<R>(&error))?;
         Ok(Response::new(wire::transferred::<R>(self.peers.header(from), result)))
     }
 
@@ -136,7 +145,7 @@ impl<R: AsyncRuntime, S: StateStore> RaftService for Service<R, S> {
         let staged = self.receiver.receive(&self.peers, request.into_inner()).await?;
         let from = staged.vote.leader_id.node_id;
         let at = staged.snapshot.meta.clone();
-        let installed = self.raft.install_full_snapshot(staged.vote, staged.snapshot).await;
+        let installed = self.enter(self.raft.install_full_snapshot(staged.vote, staged.snapshot)).await;
         let response = installed.map_err(|error| fatal::<R>(&error))?;
         if response.vote == staged.vote {
             tracing::info!(snapshot = %at, "installed a snapshot");

@@ -11,7 +11,8 @@ use ticketrail_storage::state::StateStore;
 
 use super::log::GroupLog;
 use super::machine::Machine;
-use super::types::{Production, Types};
+use super::runtime::Production;
+use super::types::Types;
 use crate::work::Work;
 
 type Config = Types<Production>;

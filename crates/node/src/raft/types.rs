@@ -11,9 +11,6 @@ use ticketrail_core::{Rejection, Reply};
 
 use crate::member::Member;
 
-/// The runtime of production. A simulation names another one.
-pub(crate) type Production = openraft_rt_tokio::TokioRuntime;
-
 /// openraft's type configuration on the runtime `R`. Written by hand because the macro knows no parameters.
 pub(crate) struct Types<R>(PhantomData<fn() -> R>);
 

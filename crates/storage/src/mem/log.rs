@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use ticketrail_core::GroupId;
@@ -25,7 +26,11 @@ struct Inner {
     /// Operations that `live` has and `durable` lacks.
     pending: VecDeque<(Op, Option<Done>)>,
     held: bool,
+    /// Whom to tell when there is something to sync.
+    syncer: Option<Waker>,
     fail_next: Option<String>,
+    fail_writes: Option<String>,
+    fail_reads: Option<String>,
     poisoned: Option<String>,
     /// Callbacks due, in their order.
     due: VecDeque<(Done, Result<(), LogError>)>,
@@ -58,6 +63,17 @@ impl MemLog {
         self.inner.lock().pending.len()
     }
 
+    /// Waits until somebody waits for a sync, and says how many operations that would make durable. For one task, which
+    /// stands for the disk while syncs are held back.
+    pub fn poll_unsynced(&self, context: &mut Context<'_>) -> Poll<usize> {
+        let mut inner = self.inner.lock();
+        if inner.pending.iter().any(|(_, done)| done.is_some()) {
+            return Poll::Ready(inner.pending.len());
+        }
+        inner.syncer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// Makes the next `count` operations durable, or as many as there are, and calls their callbacks.
     pub fn sync(&self, count: usize) {
         self.inner.lock().sync(count);
@@ -67,6 +83,16 @@ impl MemLog {
     /// The next sync fails for `reason`, and so does all that is called afterwards.
     pub fn fail_next_sync(&self, reason: &str) {
         self.inner.lock().fail_next = Some(reason.to_string());
+    }
+
+    /// From now on each write fails for `reason`, and the first one poisons the log; `None`: no longer.
+    pub fn fail_writes(&self, reason: Option<&str>) {
+        self.inner.lock().fail_writes = reason.map(str::to_string);
+    }
+
+    /// From now on each read fails for `reason`; `None`: no longer.
+    pub fn fail_reads(&self, reason: Option<&str>) {
+        self.inner.lock().fail_reads = reason.map(str::to_string);
     }
 
     /// What a restart finds after the power went: the durable half. Callbacks that wait are dropped with `self`.
@@ -88,7 +114,7 @@ impl MemLog {
     fn submit(&self, op: Op, done: Option<Done>) -> Result<(), LogError> {
         let mut inner = self.inner.lock();
         if inner.poisoned.is_none()
-            && let Err(reason) = op.check(&inner.live)
+            && let Err(reason) = inner.fail_writes.clone().map_or(Ok(()), Err).and_then(|()| op.check(&inner.live))
         {
             inner.poison(reason);
         }
@@ -105,6 +131,8 @@ impl MemLog {
                 if wants_sync && !inner.held {
                     let pending = inner.pending.len();
                     inner.sync(pending);
+                } else if wants_sync && let Some(syncer) = inner.syncer.take() {
+                    syncer.wake();
                 }
                 Ok(())
             }
@@ -159,6 +187,9 @@ impl RaftLog for MemLog {
         let inner = self.inner.lock();
         if let Some(reason) = &inner.poisoned {
             return Err(LogError::Poisoned(reason.clone()));
+        }
+        if let Some(reason) = &inner.fail_reads {
+            return Err(LogError::Read(reason.clone()));
         }
         let Some(held) = inner.live.get(&group) else { return Ok(Vec::new()) };
         let mut records = Vec::new();

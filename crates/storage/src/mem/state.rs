@@ -42,6 +42,7 @@ struct Inner {
     pending: VecDeque<(WriteSet, Applied)>,
     unflushed: u64,
     fail_flushes: Option<String>,
+    fail_commits: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -124,6 +125,11 @@ impl MemState {
         self.inner.write().fail_flushes = reason.map(str::to_string);
     }
 
+    /// From now on each commit fails for `reason`; `None`: no longer.
+    pub fn fail_commits(&self, reason: Option<&str>) {
+        self.inner.write().fail_commits = reason.map(str::to_string);
+    }
+
     /// What a restart finds after the power went: the durable half.
     pub fn crash(&self) -> MemState {
         self.crash_keeping(0)
@@ -168,6 +174,9 @@ impl StateStore for MemState {
 
     fn commit(&self, writes: &WriteSet, applied: &Applied) -> Result<(), StateError> {
         let mut inner = self.inner.write();
+        if let Some(reason) = &inner.fail_commits {
+            return Err(StateError { action: "commit", reason: reason.clone() });
+        }
         inner.live.commit(writes, applied);
         inner.pending.push_back((writes.clone(), applied.clone()));
         inner.unflushed += writes.bytes() as u64;

@@ -1,5 +1,9 @@
 //! Random operations on both logs, against the model, with crashes between any two.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
+
 use proptest::prelude::*;
 use ticketrail_core::GroupId;
 use ticketrail_storage::log::{LeaderId, RaftLog, Vote};
@@ -183,4 +187,49 @@ fn memory_never_writes_a_gap() {
     let answer = call(&log, &Op::Append(GROUPS[0], vec![record(1, 2, 5)])).unwrap();
     assert!(answer.try_recv().unwrap().unwrap_err().to_string().contains("entry 2 was appended where entry 1 is next"));
     assert_eq!(log.state(GROUPS[0]).last, Some(id(1, 0)));
+}
+
+#[test]
+fn memory_fails_on_a_full_disk_and_what_was_synced_is_left() {
+    let log = MemLog::new();
+    call(&log, &Op::Append(GROUPS[0], vec![record(1, 0, 5)])).unwrap().try_recv().unwrap().unwrap();
+    log.fail_reads(Some("a bad sector"));
+    assert!(log.read(GROUPS[0], 0..9, 9).unwrap_err().to_string().contains("a bad sector"));
+    log.fail_reads(None);
+    log.fail_writes(Some("no space left"));
+    let answer = call(&log, &Op::Append(GROUPS[0], vec![record(1, 1, 5)])).unwrap();
+    assert!(answer.try_recv().unwrap().unwrap_err().to_string().contains("no space left"));
+    log.fail_writes(None);
+    let answer = call(&log, &Op::Append(GROUPS[0], vec![record(1, 1, 5)])).unwrap();
+    assert!(answer.try_recv().unwrap().is_err(), "poisoned until it is opened again");
+    let opened = log.crash();
+    assert_eq!(opened.state(GROUPS[0]).last, Some(id(1, 0)));
+    call(&opened, &Op::Append(GROUPS[0], vec![record(1, 1, 5)])).unwrap().try_recv().unwrap().unwrap();
+}
+
+#[test]
+fn memory_tells_a_simulated_disk_when_somebody_waits_for_a_sync() {
+    let log = MemLog::new();
+    log.hold_syncs();
+    let woken = Arc::new(Woken::default());
+    let waker = woken.clone().into();
+    let mut context = Context::from_waker(&waker);
+    assert_eq!(log.poll_unsynced(&mut context), Poll::Pending);
+    log.save_committed(GROUPS[0], None);
+    assert!(!woken.0.load(Ordering::SeqCst), "nobody waits for a hint");
+    call(&log, &Op::Append(GROUPS[0], vec![record(1, 0, 5)])).unwrap();
+    assert!(woken.0.load(Ordering::SeqCst));
+    assert_eq!(log.poll_unsynced(&mut context), Poll::Ready(2));
+    log.sync(2);
+    assert_eq!(log.poll_unsynced(&mut context), Poll::Pending);
+}
+
+/// Whether it was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

@@ -154,5 +154,9 @@ fn memory_may_have_flushed_more_than_it_says() {
     state.fail_flushes(Some("the disk is gone"));
     assert!(state.flush().unwrap_err().to_string().contains("the disk is gone"));
     assert!(state.checkpoint().is_err());
+    state.fail_commits(Some("a bad sector"));
+    let refused = state.commit(&WriteSet::new(), &Applied { last: Some(id(1, 6)), ..Applied::default() });
+    assert!(refused.unwrap_err().to_string().contains("a bad sector"));
+    assert_eq!(state.applied().last, Some(id(1, 5)));
     assert_eq!(state.crash().applied(), Applied::default());
 }

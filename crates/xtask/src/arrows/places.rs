@@ -50,6 +50,8 @@ const RULES: &[Rule] = &[
             "crates/xtask/",
             // It measures the log's own sync.
             "crates/storage/src/*/committer.rs",
+            // Tells how many seeds a minute there were.
+            "cluster-tests/sim/src/fleet.rs",
             // They measure.
             "crates/storage/examples/",
             "crates/node/examples/",

@@ -22,6 +22,7 @@ pub(super) struct Row {
 ///   └──► client ──► proto          api, node ──► proto
 /// cluster-tests ──► client, audit; and storage, core, node to open the directory of a stopped node;  peers ──► client
 /// audit ──► history; and storage, core, without RocksDB
+/// sim ──► api, node, storage, core, proto, without RocksDB
 /// ```
 pub(super) const CRATES: &[Row] = &[
     Row {
@@ -116,6 +117,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
     },
     Row {
+        package: "ticketrail-sim",
+        uses: &["ticketrail-api", "ticketrail-node", "ticketrail-storage", "ticketrail-core", "ticketrail-proto"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &["clap", "figment", "axum"],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node", "ticketrail-audit"],
         outside: None,
@@ -142,7 +150,8 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("tonic-prost-build", &["ticketrail-proto"]),
     ("tonic-health", &["ticketrail-server"]),
     ("tonic-reflection", &["ticketrail-server"]),
-    ("tracing-subscriber", &["ticketrail-server", "ticketrail"]),
+    ("tracing-subscriber", &["ticketrail-server", "ticketrail", "ticketrail-sim"]),
+    ("turmoil", &["ticketrail-sim"]),
     (
         "tonic",
         &[
@@ -152,6 +161,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
             "ticketrail-server",
             "ticketrail-client",
             "ticketrail-load",
+            "ticketrail-sim",
         ],
     ),
 ];
