@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn every_command_is_found_by_its_name_and_stands_in_the_overview() {
         for command in Command::ALL {
-            assert_eq!(Command::named(command.name()), Some(command));
+            assert_eq!(Command::named(command.name()), Some(*command));
             assert!(overview().contains(&format!("  {}", command.name())), "{command:?}");
             assert!(command.page().lines().all(|line| line.len() <= 120), "{command:?}");
         }
