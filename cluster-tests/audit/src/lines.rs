@@ -1,6 +1,6 @@
 //! The applied requests of a log in the words of a history: what `audit.jsonl` holds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use anyhow::{bail, ensure};
@@ -21,6 +21,9 @@ use crate::words;
 pub struct Lines {
     /// The ids of messages that are leased, by queue and sequence: an `Expire` names no ids.
     ids: HashMap<(u64, u64), MessageId>,
+    /// What the entry has ended so far: leases that ran out, and queues.
+    ended: BTreeSet<(u64, u64)>,
+    removed: BTreeSet<u64>,
 }
 
 impl Lines {
@@ -44,9 +47,11 @@ impl Lines {
         }
         let (requests, replies) = (&step.entry.requests, &step.outcome.replies);
         ensure!(requests.len() == replies.len(), "expected a reply a request in entry {:?}", step.at);
+        self.ended.clear();
+        self.removed.clear();
         let mut lines = Vec::with_capacity(requests.len());
         for ((request, result), ordinal) in requests.iter().zip(replies).zip(0u32..) {
-            let (c, r, replay) = self.one(step.view, request, result)?;
+            let (c, r, replay) = self.one(step, at.lease.0, request, result)?;
             let rid = request.id.map(|id| Rid { session: id.session, seq: id.seq });
             let ab = request.id.map_or(0, |id| id.acked_below);
             lines.push(AuditLine { rid, ab, c, r, replay, ..line(ordinal) });
@@ -56,7 +61,8 @@ impl Lines {
 
     fn one(
         &mut self,
-        view: &MemView,
+        step: &Step<'_>,
+        lease_now: u64,
         request: &Request,
         result: &Result<Reply, Rejection>,
     ) -> anyhow::Result<(format::Command, Applied, Option<Position>)> {
@@ -69,8 +75,12 @@ impl Lines {
         let replay = reply.replayed.then_some(Position { index: reply.index, ordinal: reply.ordinal });
         let Some(answered) = &reply.answered else { bail!("expected an answer in each reply, but one has none") };
         let applied = match (command, answered) {
-            (_, Answered::Received(received)) => self.granted(view, received)?,
-            (Command::Expire(expire), Answered::Expired(expired)) => self.expired(view, expire, expired)?,
+            (_, Answered::Received(received)) => self.granted(step.view, received)?,
+            (Command::Expire(expire), Answered::Expired(expired)) => self.expired(step, lease_now, expire, expired)?,
+            (Command::DeleteQueue(delete), answered) => {
+                self.removed.extend(delete.queue.as_ref().and_then(|name| step.before.removed.get(name)));
+                words::answered(answered)?
+            }
             (_, answered) => words::answered(answered)?,
         };
         Ok((told, applied, replay))
@@ -106,27 +116,40 @@ impl Lines {
         Ok(Applied::Granted { g: grants })
     }
 
-    /// The leases of an `Expire` that had run out. Its reply only counts them; the state after the entry shows them.
+    /// The leases of an `Expire` that had run out, as the state before the entry shows, and what became of the messages, as
+    /// the state after it shows: the reply only counts them. Nothing else can end a lease that has run out, but the end of
+    /// its queue.
     fn expired(
         &mut self,
-        view: &MemView,
+        step: &Step<'_>,
+        lease_now: u64,
         expire: &ticketrail_core::command::Expire,
         expired: &Expired,
     ) -> anyhow::Result<Applied> {
-        let mut ended = Vec::new();
-        for (number, lease) in (0u32..).zip(&expire.leases) {
-            if ended.len() as u64 == u64::from(expired.count) {
+        let mut l = Vec::new();
+        for (number, named) in (0u32..).zip(&expire.leases) {
+            if l.len() as u64 == u64::from(expired.count) {
                 break;
             }
-            let Some(id) = self.ids.get(&(lease.queue, lease.sequence)).copied() else { continue };
-            let message = match answer(view, &Query::Get(id))? {
+            let place = (named.queue, named.sequence);
+            let lease = step.before.leases.get(&place).filter(|lease| {
+                lease.granted_index == named.granted_index
+                    && lease.deadline.0 <= lease_now
+                    && !self.removed.contains(&named.queue)
+            });
+            if lease.is_none() || !self.ended.insert(place) {
+                continue;
+            }
+            let Some(id) = self.ids.get(&place).copied() else {
+                bail!("expected to know the message of the lease {named:?}");
+            };
+            let message = match answer(step.view, &Query::Get(id))? {
                 Answer::Message(message) => message,
                 other => bail!("expected a message, but got {other:?}"),
             };
             let outcome = match message {
                 None => SettleOutcome::Purged,
-                Some(message) if still_held(&message, lease.granted_index) => continue,
-                Some(message) if message.place.queue.0 != lease.queue => {
+                Some(message) if message.place.queue.0 != named.queue => {
                     SettleOutcome::Dead { seq: message.place.sequence, q: message.place.queue.0 }
                 }
                 Some(MessageInfo { state: MessageState::Delayed, due: Some(due), .. }) => {
@@ -134,15 +157,12 @@ impl Lines {
                 }
                 Some(_) => SettleOutcome::Readied,
             };
-            ended.push((number, outcome));
+            l.push((number, outcome));
         }
-        Ok(Applied::Expired { l: ended })
+        let (got, expected) = (l.len(), expired.count);
+        ensure!(got as u64 == u64::from(expected), "expected {expected} leases to have run out, but found {got}");
+        Ok(Applied::Expired { l })
     }
-}
-
-/// Whether the lease named in an `Expire` is still there, so that it was not ended.
-fn still_held(message: &MessageInfo, granted_index: u64) -> bool {
-    message.lease.as_ref().is_some_and(|lease| lease.granted_index == granted_index)
 }
 
 /// Writes the applied requests of a log, which must hold all entries from the first on, up to `last`, into a run's

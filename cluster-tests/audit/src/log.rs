@@ -1,8 +1,14 @@
 //! Walks the applied entries of a log.
 
-use anyhow::{Context as _, ensure};
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use ticketrail_core::{Entry, GroupId, LogPosition, MemView, Outcome, apply};
+use ticketrail_core::command::QueueRef;
+use ticketrail_core::query::LeaseInfo;
+use ticketrail_core::{
+    Answer, Command, Entry, GroupId, LogPosition, MemView, Outcome, Query, QueueId, View, answer, apply,
+};
 use ticketrail_storage::log::{Payload, RaftLog};
 
 /// Bytes of entries read at once.
@@ -19,8 +25,50 @@ pub struct Step<'a> {
     pub entry: &'a Entry,
     /// What came of it.
     pub outcome: &'a Outcome,
+    /// What was there before it.
+    pub before: &'a Before,
     /// The state after it.
     pub view: &'a MemView,
+}
+
+/// What an entry speaks of and may end, as it was before.
+#[derive(Debug, Default)]
+pub struct Before {
+    /// The leases that it names as run out, by queue and sequence.
+    pub leases: BTreeMap<(u64, u64), LeaseInfo>,
+    /// The ids of the queues that it removes.
+    pub removed: BTreeMap<QueueRef, u64>,
+}
+
+impl Before {
+    /// Looks into the state that `entry` is about to be applied to.
+    pub fn of(view: &dyn View, entry: &Entry) -> anyhow::Result<Self> {
+        let mut before = Self::default();
+        for request in &entry.requests {
+            if let Some(Command::Expire(expire)) = &request.command {
+                for named in &expire.leases {
+                    // Leases of a queue that is gone lie about until they are swept.
+                    if answer(view, &Query::QueueById(QueueId(named.queue)))? == Answer::Queue(None) {
+                        continue;
+                    }
+                    let place = (named.queue, named.sequence);
+                    let after = Some((QueueId(named.queue), named.sequence.saturating_sub(1)));
+                    let Answer::Leases(found) = answer(view, &Query::Leases { after, limit: 1 })? else {
+                        bail!("expected leases");
+                    };
+                    let found = found.into_iter().find(|lease| (lease.queue.0, lease.sequence) == place);
+                    before.leases.extend(found.map(|lease| (place, lease)));
+                }
+            }
+            if let Some(Command::DeleteQueue(delete)) = &request.command
+                && let Some(name) = &delete.queue
+                && let Answer::Queue(Some(queue)) = answer(view, &Query::Queue(name.clone()))?
+            {
+                before.removed.insert(name.clone(), queue.id.0);
+            }
+        }
+        Ok(before)
+    }
 }
 
 /// How much was walked.
@@ -50,11 +98,12 @@ pub fn walk(
             let Payload::Normal(bytes) = record.payload else { continue };
             let entry = Entry::from_bytes(bytes.clone())?;
             let at = LogPosition { term: record.id.leader.term, index: record.id.index };
+            let before = Before::of(view, &entry)?;
             let outcome = apply(view, at, &entry).with_context(|| format!("apply entry {at:?}"))?;
             view.commit(&outcome.writes);
             walked.entries += 1;
             walked.requests += entry.requests.len() as u64;
-            look(Step { at, bytes: &bytes, entry: &entry, outcome: &outcome, view })?;
+            look(Step { at, bytes: &bytes, entry: &entry, outcome: &outcome, before: &before, view })?;
         }
     }
     Ok(walked)

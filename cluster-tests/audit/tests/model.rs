@@ -1,0 +1,261 @@
+//! The product against the reference model, which shares no code with it: random traffic through `core`, as an audit
+//! tells it, is what the model says. And chains over it agree or differ as they should.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ticketrail_audit::chain::{Chain, compare};
+use ticketrail_audit::lines::Lines;
+use ticketrail_audit::log::{Before, Step};
+use ticketrail_core::command::{
+    Ack, CloseQueue, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend, Failure,
+    InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
+    Tick, UpdateQueue, Verdict,
+};
+use ticketrail_core::{
+    Answer, Answered, Command, Entry, LogPosition, MemView, Query, Request, RequestId, Timestamp, answer, apply,
+};
+use ticketrail_history::format::body;
+use ticketrail_history::generate::Random;
+use ticketrail_history::model::Model;
+
+/// Random traffic on a state.
+struct Traffic {
+    random: Random,
+    view: MemView,
+    term: u64,
+    index: u64,
+    /// The leader's clock in milliseconds.
+    clock: u64,
+    tokens: VecDeque<Bytes>,
+    sessions: Vec<(u64, u64)>,
+    repeats: Vec<Request>,
+    next: u64,
+}
+
+fn queue(number: u64) -> QueueRef {
+    QueueRef { namespace: "default".into(), name: format!("q{number}") }
+}
+
+impl Traffic {
+    fn new(seed: u64) -> Self {
+        let random = Random::new(seed);
+        let (tokens, sessions, repeats) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { random, view: MemView::new(), term: 1, index: 0, clock: 1_000_000, tokens, sessions, repeats, next: 1 }
+    }
+
+    fn name(&mut self) -> QueueRef {
+        let number = self.random.below(3);
+        let dead = self.random.chance(150);
+        let name = queue(number);
+        if dead { QueueRef { name: format!("{}.dlq", name.name), ..name } } else { name }
+    }
+
+    fn settings(&mut self) -> QueueSettings {
+        let mut some = |of: &[u64]| (of[self.random.below(of.len() as u64) as usize]).into();
+        QueueSettings {
+            max_depth: some(&[0, 20, 1_000]),
+            max_bytes: some(&[0, 2_000, 0]),
+            lease_ms: some(&[1_000, 3_000, 999]),
+            max_attempts: Some(self.random.below(4) as u32),
+            failure_window_ms: Some([1_000, 86_400_000][self.random.below(2) as usize]),
+            backoff_base_ms: Some(100),
+            backoff_cap_ms: Some(1_000),
+            dead_letter_queue: None,
+        }
+    }
+
+    fn enqueue(&mut self, queue: u32) -> Enqueue {
+        self.next += 1;
+        let size = 8 + self.random.below(200) as usize;
+        let content = Content { body: body::make(self.next, size).into(), ..Content::default() };
+        let delay_ms = if self.random.chance(300) { self.random.below(3_000) } else { 0 };
+        let deliver_at_ms = if self.random.chance(50) { self.clock + self.random.below(2_000) } else { 0 };
+        Enqueue { queue, message: Some(content), delay_ms, deliver_at_ms }
+    }
+
+    fn settle(&mut self) -> Option<Settle> {
+        let keep = self.random.chance(150);
+        let at = self.random.below(self.tokens.len().max(1) as u64) as usize;
+        let token = if keep { self.tokens.get(at).cloned()? } else { self.tokens.remove(at)? };
+        let failure = Failure { code: "E".into(), text: "no".into() };
+        let verdict = match self.random.below(10) {
+            0..4 => Verdict::Ack(Ack {}),
+            4 => Verdict::Retry(Retry { failure: Some(failure), delay_ms: None }),
+            5 => Verdict::Retry(Retry { failure: None, delay_ms: Some(self.random.below(1_500)) }),
+            6 => Verdict::Reject(failure),
+            7 => Verdict::Release(Release {}),
+            8 => Verdict::Extend(Extend { lease_ms: [0, 1_000, 9_000, 5][self.random.below(4) as usize] }),
+            _ => Verdict::Ack(Ack {}),
+        };
+        Some(Settle { token, verdict: Some(verdict) })
+    }
+
+    fn command(&mut self) -> Command {
+        match self.random.below(100) {
+            0..35 => {
+                let count = self.random.below(3);
+                let settle: Vec<Settle> = (0..count).filter_map(|_| self.settle()).collect();
+                let queues = vec![self.name(), queue(0)];
+                let enqueue = (0..self.random.below(4)).map(|number| self.enqueue((number % 2) as u32)).collect();
+                let (atomic, auto_create) = (self.random.chance(400), self.random.chance(800));
+                let queues = if queues[0] == queues[1] { vec![queue(0), queue(1)] } else { queues };
+                Command::Commit(Commit { queues, enqueue, settle, atomic, auto_create })
+            }
+            35..60 => {
+                let (max, max_bytes) = (1 + self.random.below(6) as u32, [0, 0, 300][self.random.below(3) as usize]);
+                let lease_ms = [0, 1_000, 2_500, 7][self.random.below(4) as usize];
+                Command::Receive(Receive { queues: vec![self.name()], max, max_bytes, lease_ms, worker: "w".into() })
+            }
+            60..72 => Command::Tick(Tick {}),
+            72..84 => Command::Expire(Expire { leases: self.expired() }),
+            84 => Command::OpenSession(OpenSession { renew: 0 }),
+            85 => {
+                let renew = self.sessions.first().map_or(7, |(session, _)| *session);
+                Command::OpenSession(OpenSession { renew })
+            }
+            86..89 => Command::CreateQueue(CreateQueue { queue: Some(self.name()), settings: Some(self.settings()) }),
+            89..91 => Command::UpdateQueue(UpdateQueue { queue: Some(self.name()), settings: Some(self.settings()) }),
+            91..94 => {
+                let until_ms = [0, self.clock + self.random.below(1_000)][self.random.below(2) as usize];
+                let pause = Pause { reason: String::new(), author: String::new(), until_ms };
+                let pause = if self.random.chance(400) { Some(pause) } else { None };
+                Command::PauseQueue(PauseQueue { queue: Some(self.name()), pause })
+            }
+            94..96 => Command::CloseQueue(CloseQueue { queue: Some(self.name()), closed: self.random.chance(300) }),
+            96..98 => Command::PurgeQueue(PurgeQueue { queue: Some(self.name()) }),
+            98 => Command::DeleteQueue(DeleteQueue { queue: Some(self.name()) }),
+            _ => Command::InitCluster(InitCluster { secret: Bytes::from(vec![9; 32]) }),
+        }
+    }
+
+    /// Leases as a leader would name them, and some that go on.
+    fn expired(&mut self) -> Vec<ExpiredLease> {
+        let Answer::Leases(leases) = answer(&self.view, &Query::Leases { after: None, limit: 50 }).unwrap() else {
+            panic!("expected leases");
+        };
+        let mut named = Vec::new();
+        for lease in leases {
+            if self.random.chance(600) {
+                let granted_index = lease.granted_index;
+                named.push(ExpiredLease { queue: lease.queue.0, sequence: lease.sequence, granted_index });
+            }
+        }
+        named
+    }
+
+    fn request(&mut self) -> Request {
+        if !self.repeats.is_empty() && self.random.chance(100) {
+            let at = self.random.below(self.repeats.len() as u64) as usize;
+            return self.repeats.swap_remove(at);
+        }
+        let command = self.command();
+        let by_session = !matches!(command, Command::Tick(_) | Command::Expire(_) | Command::InitCluster(_));
+        if self.sessions.is_empty() || !by_session || self.random.chance(200) {
+            return Request::anonymous(command);
+        }
+        let at = self.random.below(self.sessions.len() as u64) as usize;
+        let (session, seq) = &mut self.sessions[at];
+        *seq += 1;
+        let acked_below = seq.saturating_sub(self.random.below(30));
+        let id = RequestId { session: *session, seq: *seq, acked_below, fingerprint: 0 };
+        let request = Request::of(id, command);
+        if self.random.chance(150) {
+            self.repeats.push(request.clone());
+        }
+        request
+    }
+
+    /// Applies one more entry and shows it to the model.
+    fn step(&mut self, lines: &mut Lines, model: &mut Model, chain: &mut Chain) -> Result<u64, String> {
+        self.index += 1 + self.random.below(2);
+        self.clock += self.random.below(400);
+        if self.random.chance(10) {
+            self.term += 1;
+            self.clock += self.random.below(20_000);
+        }
+        let requests = match self.index {
+            1 | 2 => vec![Request::anonymous(Command::InitCluster(InitCluster { secret: Bytes::from(vec![7; 32]) }))],
+            _ => (0..self.random.below(5)).map(|_| self.request()).collect(),
+        };
+        let entry = Entry::new(Timestamp(self.clock), requests);
+        let at = LogPosition { term: self.term, index: self.index };
+        let before = Before::of(&self.view, &entry).map_err(|e| e.to_string())?;
+        let outcome = apply(&self.view, at, &entry).map_err(|e| e.to_string())?;
+        self.view.commit(&outcome.writes);
+        for reply in outcome.replies.iter().flatten() {
+            match &reply.answered {
+                Some(Answered::SessionOpened(opened)) if self.sessions.iter().all(|(id, _)| *id != opened.session) => {
+                    self.sessions.push((opened.session, 0));
+                    if self.sessions.len() > 3 {
+                        self.sessions.remove(0);
+                    }
+                }
+                Some(Answered::Received(received)) if !reply.replayed => {
+                    let delivered = answer(&self.view, &Query::Deliver(received.handles.clone()));
+                    let Ok(Answer::Deliveries(delivered)) = delivered else { return Err("expected deliveries".into()) };
+                    self.tokens.extend(delivered.into_iter().map(|delivery| delivery.token));
+                }
+                _ => {}
+            }
+        }
+        let bytes = entry.to_bytes();
+        let step = Step { at, bytes: &bytes, entry: &entry, outcome: &outcome, before: &before, view: &self.view };
+        chain.step(&step);
+        let lines = lines.of(&step).map_err(|e| e.to_string())?;
+        for line in &lines {
+            model.step(line).map_err(|stop| format!("{line:?}\n{stop:?}"))?;
+            // What is written reads back.
+            let text = serde_json::to_string(line).map_err(|e| e.to_string())?;
+            let again = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            if *line != again {
+                return Err(format!("expected {line:?} to read back, but got {again:?}"));
+            }
+        }
+        Ok(lines.len() as u64)
+    }
+}
+
+#[test]
+fn random_traffic_is_what_the_model_says() {
+    let mut requests = 0;
+    let mut failed = Vec::new();
+    for seed in 0..60 {
+        let (mut traffic, mut lines, mut model) = (Traffic::new(seed), Lines::default(), Model::new());
+        let mut chain = Chain::new();
+        for _ in 0..1_500 {
+            match traffic.step(&mut lines, &mut model, &mut chain) {
+                Ok(applied) => requests += applied,
+                Err(problem) => {
+                    failed.push(format!("seed {seed}, index {}: {problem}", traffic.index));
+                    break;
+                }
+            }
+        }
+        let problem = model.end_entry().err();
+        assert_eq!(problem, None, "seed {seed}");
+    }
+    assert!(failed.is_empty(), "{} seeds failed, the first: {}", failed.len(), failed[0]);
+    assert!(requests > 100_000, "{requests}");
+}
+
+#[test]
+fn chains_of_one_log_agree_and_others_differ() -> anyhow::Result<()> {
+    let chain_of = |seed: u64, steps: u64| {
+        let (mut traffic, mut lines, mut model) = (Traffic::new(seed), Lines::default(), Model::new());
+        let mut chain = Chain::new();
+        for _ in 0..steps {
+            traffic.step(&mut lines, &mut model, &mut chain).unwrap();
+        }
+        chain.finish()
+    };
+    let named = |seed: u64, steps: u64| (format!("chain {seed}/{steps}"), chain_of(seed, steps));
+    let compared = compare(&[named(1, 1_000), named(1, 700)])?;
+    assert!(compared >= 3, "{compared}");
+    // Another log writes its lines after other indexes, so one line is changed instead.
+    let mut other = named(1, 1_000);
+    other.1[2].hash.0 ^= 1;
+    let problem = compare(&[named(1, 1_000), other]).unwrap_err().to_string();
+    assert!(problem.contains("to have one hash at index"), "{problem}");
+    Ok(())
+}
