@@ -20,7 +20,7 @@ pub(super) struct Row {
 /// ```text
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
-/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node;  peers ──► client
+/// cluster-tests ──► client; and storage, core, node to audit the directory of a stopped node; and disk;  peers ──► client
 /// ```
 pub(super) const CRATES: &[Row] = &[
     Row {
@@ -94,6 +94,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft"],
     },
     Row {
+        package: "ticketrail-disk",
+        uses: &[],
+        outside: Some(&["anyhow", "clap", "fuser", "nix", "parking_lot", "regex"]),
+        outside_in_tests: &["tempfile"],
+        never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
+    },
+    Row {
         package: "ticketrail-history",
         uses: &[],
         outside: Some(&["anyhow", "clap", "serde", "serde_json", "thiserror"]),
@@ -102,7 +109,7 @@ pub(super) const CRATES: &[Row] = &[
     },
     Row {
         package: "ticketrail-cluster-tests",
-        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node"],
+        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node", "ticketrail-disk"],
         outside: None,
         outside_in_tests: &[],
         never_reaches: &[],
@@ -116,10 +123,11 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("openraft-rt", &["ticketrail-node"]),
     ("openraft-rt-tokio", &["ticketrail-node"]),
     ("figment", &["ticketrail-server"]),
+    ("fuser", &["ticketrail-disk"]),
     ("async-nats", &["ticketrail-peers"]),
     ("axum", &["ticketrail-server"]),
     ("prometheus-client", &["ticketrail-server"]),
-    ("clap", &["ticketrail", "ticketrail-history"]),
+    ("clap", &["ticketrail", "ticketrail-disk", "ticketrail-history"]),
     ("clap_complete", &["ticketrail"]),
     ("cargo_metadata", &["ticketrail-xtask"]),
     ("protox", &["ticketrail-proto"]),
