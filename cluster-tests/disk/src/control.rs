@@ -74,7 +74,8 @@ fn serve(shared: &Shared, mut stream: UnixStream) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error).context("read a command"),
     }
-    let done = line.parse::<Command>().and_then(|command| shared.run(&command).with_context(|| format!("do {command}")));
+    let done =
+        line.parse::<Command>().and_then(|command| shared.run(&command).with_context(|| format!("do {command}")));
     let answer = match done {
         Ok(told) if told.is_empty() => "ok".to_owned(),
         Ok(told) => format!("ok {told}"),

@@ -1,24 +1,24 @@
-//! The disk: inodes, their names and bytes, and what processes and the one who breaks it do with them.
+//! The disk: inodes and their names, open handles; [`bytes`], and what is done to it in [`power`].
+
+mod bytes;
+mod power;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, fallocate};
-use regex::Regex;
 
 use crate::Ino;
-use crate::command::{Crash, Op};
+use crate::command::Op;
 use crate::faults::Faults;
-use crate::names::{Edit, Kept, Names, ROOT};
+use crate::names::{Edit, Names, ROOT};
 use crate::objects::{Objects, Owner};
-use crate::rng::Rng;
 use crate::stats::Stats;
-use crate::undo::{self, PAGE, Undo};
+use crate::undo::Undo;
 
 /// What an operation comes to.
 pub(crate) type Answer<T> = Result<T, Errno>;
@@ -173,7 +173,13 @@ impl Disk {
     }
 
     /// Makes a new inode with a name.
-    fn make(&mut self, dir: Ino, name: &OsStr, kind: Kind, object: impl FnOnce(&Objects, Ino) -> io::Result<()>) -> Answer<Ino> {
+    fn make(
+        &mut self,
+        dir: Ino,
+        name: &OsStr,
+        kind: Kind,
+        object: impl FnOnce(&Objects, Ino) -> io::Result<()>,
+    ) -> Answer<Ino> {
         if !self.names.is_dir(dir) {
             return Err(Errno::ENOENT);
         }
@@ -364,213 +370,6 @@ impl Disk {
         Ok((ino, self.inode_mut(ino)?))
     }
 
-    // Bytes
-
-    pub(crate) fn read(&mut self, handle: u64, offset: u64, len: u32) -> Answer<Vec<u8>> {
-        let (_, inode) = self.opened(handle)?;
-        let file = inode.file.as_ref().ok_or(Errno::EISDIR)?;
-        undo::read(file, offset, len.into()).map_err(errno)
-    }
-
-    pub(crate) fn write(&mut self, handle: u64, offset: u64, bytes: &[u8]) -> Answer<()> {
-        let (ino, _) = self.opened(handle)?;
-        self.reserve(ino, offset.saturating_add(bytes.len() as u64))?;
-        let (_, inode) = self.opened(handle)?;
-        let file = inode.file.as_ref().ok_or(Errno::EISDIR)?;
-        inode.undo.before_write(file, offset, bytes.len() as u64).map_err(errno)?;
-        file.write_all_at(bytes, offset).map_err(errno)?;
-        self.stats.writes += 1;
-        self.stats.written_bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Takes room for a file that reaches up to `end`.
-    fn reserve(&mut self, ino: Ino, end: u64) -> Answer<()> {
-        let more = end.div_ceil(PAGE).saturating_mul(PAGE).saturating_sub(self.inode(ino)?.charged);
-        let used = self.used.saturating_add(more);
-        if more > 0 && self.faults.room.is_some_and(|room| used > room) {
-            self.stats.enospcs += 1;
-            return Err(Errno::ENOSPC);
-        }
-        self.used = used;
-        self.inode_mut(ino)?.charged += more;
-        Ok(())
-    }
-
-    /// Takes as much room for a file as its size needs.
-    fn charge(&mut self, ino: Ino, size: u64) {
-        let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        let charged = size.div_ceil(PAGE).saturating_mul(PAGE);
-        self.used = self.used - inode.charged + charged;
-        inode.charged = charged;
-    }
-
-    /// The object of a file, whether it is open or not.
-    fn with_file<T>(&mut self, ino: Ino, act: impl FnOnce(&File, &mut Undo) -> io::Result<T>) -> Answer<T> {
-        if self.inode(ino)?.kind != Kind::File {
-            return Err(Errno::EINVAL);
-        }
-        let opened = if self.inode(ino)?.file.is_none() { Some(self.objects.open(ino).map_err(errno)?) } else { None };
-        let inode = self.inode_mut(ino)?;
-        let file = inode.file.as_ref().or(opened.as_ref()).ok_or(Errno::EIO)?;
-        act(file, &mut inode.undo).map_err(errno)
-    }
-
-    pub(crate) fn resize(&mut self, ino: Ino, size: u64) -> Answer<()> {
-        self.with_file(ino, |file, undo| {
-            undo.before_resize(file, size)?;
-            file.set_len(size)
-        })?;
-        self.charge(ino, size);
-        Ok(())
-    }
-
-    pub(crate) fn allocate(&mut self, handle: u64, offset: u64, len: u64, mode: i32) -> Answer<()> {
-        let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-        let zeroes = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_ZERO_RANGE;
-        if !(zeroes | FallocateFlags::FALLOC_FL_KEEP_SIZE).contains(flags) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let (ino, _) = self.opened(handle)?;
-        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        if !flags.contains(FallocateFlags::FALLOC_FL_PUNCH_HOLE) {
-            self.reserve(ino, end)?;
-        }
-        let (from, length) = (signed(offset)?, signed(len)?);
-        self.with_file(ino, |file, undo| {
-            let size = file.metadata()?.len();
-            if flags.intersects(zeroes) {
-                undo.before_write(file, offset, len.min(size.saturating_sub(offset)))?;
-            }
-            if !flags.contains(FallocateFlags::FALLOC_FL_KEEP_SIZE) && end > size {
-                undo.before_resize(file, end)?;
-            }
-            fallocate(file, flags, from, length).map_err(io::Error::from)
-        })
-    }
-
-    pub(crate) fn seek(&mut self, handle: u64, offset: i64, whence: nix::unistd::Whence) -> Answer<i64> {
-        let (_, inode) = self.opened(handle)?;
-        nix::unistd::lseek(inode.file.as_ref().ok_or(Errno::EISDIR)?, offset, whence)
-    }
-
-    pub(crate) fn sync(&mut self, handle: u64) -> Answer<()> {
-        let (ino, _) = self.opened(handle)?;
-        if self.inode(ino)?.undo.dirty() > 0 && self.faults.drops(&self.names.path(ino)) {
-            self.stats.gates += 1;
-            self.with_file(ino, |file, undo| undo.drop_pages(file))?;
-            return Err(Errno::EIO);
-        }
-        if self.faults.lie {
-            self.stats.lies += 1;
-            return Ok(());
-        }
-        self.stats.fsyncs += 1;
-        self.inode_mut(ino)?.undo.settle();
-        self.names.commit_journal();
-        Ok(())
-    }
-
-    pub(crate) fn sync_dir(&mut self, dir: Ino) -> Answer<()> {
-        if self.faults.lie {
-            self.stats.lies += 1;
-            return Ok(());
-        }
-        self.stats.dir_fsyncs += 1;
-        self.names.sync_dir(dir);
-        self.names.commit_journal();
-        self.sweep()
-    }
-
-    // What goes wrong
-
-    /// Loses the power.
-    pub(crate) fn crash(&mut self, crash: Crash) -> Answer<()> {
-        let (kept, seed) = match crash {
-            Crash::Plain => (Kept::All, 0),
-            Crash::NoDir => (Kept::Fsynced, 0),
-            Crash::Torn { seed } => (Kept::First, seed),
-            Crash::Reordered { seed } => (Kept::FirstInEach, seed),
-        };
-        let mut rng = Rng::new(seed);
-        self.stats.crashes += 1;
-        self.handles.clear();
-        let named = |disk: &Self| -> Vec<Ino> {
-            disk.inodes.keys().copied().filter(|ino| *ino == ROOT || disk.names.links(*ino) > 0).collect()
-        };
-        let before = named(self);
-        let found = self.names.crash(kept, &mut rng);
-        let all: Vec<Ino> = self.inodes.keys().copied().collect();
-        for ino in all {
-            if !found.contains(&ino) {
-                self.stats.names_lost += u64::from(before.binary_search(&ino).is_ok());
-                self.free(ino)?;
-                continue;
-            }
-            self.stats.names_back += u64::from(before.binary_search(&ino).is_err());
-            if self.inode(ino)?.kind == Kind::File {
-                self.lose_bytes(ino, crash, &mut rng)?;
-            }
-            let inode = self.inode_mut(ino)?;
-            (inode.opens, inode.file) = (0, None);
-        }
-        Ok(())
-    }
-
-    fn lose_bytes(&mut self, ino: Ino, crash: Crash, rng: &mut Rng) -> Answer<()> {
-        let at_risk = self.inode(ino)?.undo.dirty();
-        let size = self.with_file(ino, |file, undo| {
-            match crash {
-                Crash::Plain | Crash::NoDir => undo.crash(file)?,
-                Crash::Torn { .. } => undo.crash_torn(file, rng)?,
-                Crash::Reordered { .. } => undo.crash_reordered(file, rng)?,
-            }
-            Ok(file.metadata()?.len())
-        })?;
-        self.charge(ino, size);
-        self.stats.bytes_at_risk += at_risk;
-        self.stats.files_cut += u64::from(at_risk > 0);
-        Ok(())
-    }
-
-    /// Flips a bit of a byte of each matching file; returns which.
-    pub(crate) fn flip(&mut self, paths: &Regex, offset: i64) -> Answer<Vec<(Ino, PathBuf)>> {
-        let files = self.inodes.iter().filter(|(ino, inode)| inode.kind == Kind::File && self.names.links(**ino) > 0);
-        let mut flipped: Vec<_> = files.map(|(ino, _)| (*ino, self.names.path(*ino))).collect();
-        flipped.retain(|(_, path)| paths.is_match(&path.to_string_lossy()));
-        let mut done = Vec::new();
-        for (ino, path) in flipped {
-            let hit = self.with_file(ino, |file, _| {
-                let size = file.metadata()?.len();
-                let at = if offset < 0 { size.checked_sub(offset.unsigned_abs()) } else { Some(offset.unsigned_abs()) };
-                let Some(at) = at.filter(|at| *at < size) else { return Ok(false) };
-                let mut byte = undo::read(file, at, 1)?;
-                byte.iter_mut().for_each(|byte| *byte ^= 0x10);
-                file.write_all_at(&byte, at)?;
-                Ok(true)
-            })?;
-            if hit {
-                self.stats.bitflips += 1;
-                done.push((ino, path));
-            }
-        }
-        Ok(done)
-    }
-
-    /// What failed fsyncs have dropped is gone; all else is durable.
-    pub(crate) fn settle(&mut self) -> Answer<()> {
-        self.names.settle();
-        self.sweep()?;
-        let files: Vec<Ino> = self.inodes.iter().filter(|(_, i)| i.kind == Kind::File).map(|(ino, _)| *ino).collect();
-        for ino in files {
-            self.with_file(ino, |file, undo| {
-                undo.settle();
-                undo.crash(file)
-            })?;
-        }
-        Ok(())
-    }
-
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             dirty_bytes: self.inodes.values().map(|inode| inode.undo.dirty()).sum(),
@@ -583,10 +382,6 @@ impl Disk {
 fn stale(stats: &mut Stats) -> Errno {
     stats.stale_calls += 1;
     Errno::EIO
-}
-
-fn signed(number: u64) -> Answer<i64> {
-    i64::try_from(number).map_err(|_| Errno::EFBIG)
 }
 
 /// What the backing directory's file system says.

@@ -40,7 +40,14 @@ mod tests {
 
     #[test]
     fn a_seed_decides_and_chances_hold() {
-        let draw = |seed| std::iter::repeat_with({ let mut rng = Rng::new(seed); move || rng.below(10) }).take(20).collect::<Vec<_>>();
+        let draw = |seed| {
+            std::iter::repeat_with({
+                let mut rng = Rng::new(seed);
+                move || rng.below(10)
+            })
+            .take(20)
+            .collect::<Vec<_>>()
+        };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
         let mut rng = Rng::new(1);

@@ -21,7 +21,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(disk: Disk) -> Self {
-        Self { disk: Mutex::new(disk), cleared: Condvar::new(), kernel: OnceLock::new(), ended: Mutex::new(false), told: Condvar::new() }
+        Self {
+            disk: Mutex::new(disk),
+            cleared: Condvar::new(),
+            kernel: OnceLock::new(),
+            ended: Mutex::new(false),
+            told: Condvar::new(),
+        }
     }
 
     pub(crate) fn mounted(&self, kernel: Notifier) {

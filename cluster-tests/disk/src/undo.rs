@@ -201,9 +201,7 @@ impl Undo {
         let keep = rng.below(self.records.len() as u64 + 1) as usize;
         let unit = if rng.coin() { SECTOR } else { PAGE };
         let torn = match self.records.get(keep) {
-            Some(Record { offset, len, what: Change::Write, .. }) => {
-                Some((*offset, prefix(*offset, *len, unit, rng)))
-            }
+            Some(Record { offset, len, what: Change::Write, .. }) => Some((*offset, prefix(*offset, *len, unit, rng))),
             Some(_) | None => None,
         };
         let mut part = Vec::new();

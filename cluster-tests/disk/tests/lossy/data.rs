@@ -1,7 +1,7 @@
 //! Bytes: which of them a crash leaves.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 
@@ -117,7 +117,10 @@ fn a_reordering_crash_keeps_any_pages() -> anyhow::Result<()> {
         later_alone += u32::from(!kept[0] && kept[3]);
         seen.insert(kept);
     }
-    ensure!(later_alone > 2 && seen.len() > 7, "expected later pages without earlier ones, but {later_alone}: {seen:?}");
+    ensure!(
+        later_alone > 2 && seen.len() > 7,
+        "expected later pages without earlier ones, but {later_alone}: {seen:?}"
+    );
     Ok(())
 }
 
@@ -129,18 +132,20 @@ fn after_a_crash_all_that_is_left_is_durable() -> anyhow::Result<()> {
         file.write_all(&[3; 30_000])?;
         file.seek(SeekFrom::Start(10))?;
         file.write_all(&[4; 30_000])?;
+        if seed == 4 {
+            rig.sync_root()?;
+        }
     }
     rig.crash(Crash::Reordered { seed: 5 })?;
     let read = || -> anyhow::Result<Vec<_>> {
         Ok(rig.list(".")?.into_iter().map(|name| (rig.content(&name), name)).collect())
     };
     let left = read()?;
-    ensure!((1..10).contains(&left.len()) || !left.is_empty(), "expected some names");
+    ensure!(left.len() >= 5, "expected the names that were durable, but {left:?}");
     for crash in crate::rig::crashes(2) {
         rig.crash(crash)?;
         ensure!(read()? == left, "expected nothing to change by {crash:?}");
     }
     ensure!(rig.stats().dirty_bytes == 0 && rig.stats().dirty_names == 0, "{}", rig.stats());
-    fs::remove_file(rig.path(&left[0].1))?;
     Ok(())
 }

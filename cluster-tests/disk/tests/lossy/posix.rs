@@ -77,8 +77,7 @@ fn direct_and_synchronous_writes() -> anyhow::Result<()> {
     direct.read_exact_at(back, 4096)?;
     ensure!(out == back, "expected what was written");
     for flag in [OFlag::O_SYNC, OFlag::O_DSYNC] {
-        let mut file =
-            OpenOptions::new().append(true).create(true).custom_flags(flag.bits()).open(rig.path("sync"))?;
+        let mut file = OpenOptions::new().append(true).create(true).custom_flags(flag.bits()).open(rig.path("sync"))?;
         file.write_all(b"line\n")?;
     }
     drop(direct);
