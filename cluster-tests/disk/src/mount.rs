@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
 use crate::command::{Command, Crash};
@@ -92,9 +93,13 @@ impl LossyDisk {
     /// unmounted then all the same, as soon as the process has ended, but leaves nothing behind.
     pub fn unmount(mut self) -> anyhow::Result<()> {
         let session = self.session.take().context("expected a mounted disk")?;
-        if let Err(error) = session.umount_and_join() {
-            detach(&self.dir)?;
-            return Err(error).with_context(|| format!("expected no process in {}", self.dir.display()));
+        match umount2(&self.dir, MntFlags::empty()) {
+            // It is not mounted: somebody else has unmounted it.
+            Ok(()) | Err(Errno::EINVAL) => session.join().context("end the file system")?,
+            Err(errno) => {
+                detach(&self.dir)?;
+                return Err(errno).with_context(|| format!("expected no process in {}", self.dir.display()));
+            }
         }
         let mut disk = self.shared.disk();
         disk.settle()?;

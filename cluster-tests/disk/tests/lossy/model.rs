@@ -114,6 +114,18 @@ impl Dir {
         change(&mut next);
         self.states.push(next);
     }
+
+    fn insert(&mut self, name: &str, ino: u64) {
+        self.change(|names| {
+            names.insert(name.to_owned(), ino);
+        });
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.change(|names| {
+            names.remove(name);
+        });
+    }
 }
 
 #[derive(Debug, Default)]
@@ -183,7 +195,7 @@ fn operate(rig: &Rig, model: &mut Model, draw: &mut Draw) -> anyhow::Result<()> 
             if let Ok(file) = created {
                 let new = file.metadata()?.ino();
                 ensure!(model.files.insert(new, Bytes::durable(Vec::new())).is_none(), "inode {new} is used twice");
-                model.dirs[at.0].change(|names| drop(names.insert(at.1, new)));
+                model.dirs[at.0].insert(&at.1, new);
             }
         }
         2..=6 => {
@@ -223,8 +235,8 @@ fn operate(rig: &Rig, model: &mut Model, draw: &mut Draw) -> anyhow::Result<()> 
                         names.insert(to.1, ino);
                     });
                 } else {
-                    model.dirs[at.0].change(|names| drop(names.remove(&at.1)));
-                    model.dirs[to.0].change(|names| drop(names.insert(to.1.clone(), ino)));
+                    model.dirs[at.0].remove(&at.1);
+                    model.dirs[to.0].insert(&to.1, ino);
                     let state = model.dirs[to.0].states.len() - 1;
                     model.moves.push(Move { from: at.0, to: to.0, name: to.1, ino, state });
                 }
@@ -236,14 +248,14 @@ fn operate(rig: &Rig, model: &mut Model, draw: &mut Draw) -> anyhow::Result<()> 
             let may = ino.is_some() && model.ino(&to).is_none();
             ensure!(linked.is_ok() == may, "link {full:?}: {linked:?}");
             if let Some(ino) = ino.filter(|_| may) {
-                model.dirs[to.0].change(|names| drop(names.insert(to.1, ino)));
+                model.dirs[to.0].insert(&to.1, ino);
             }
         }
         13 => {
             let removed = fs::remove_file(&full);
             ensure!(removed.is_ok() == ino.is_some(), "remove {full:?}: {removed:?}");
             if ino.is_some() {
-                model.dirs[at.0].change(|names| drop(names.remove(&at.1)));
+                model.dirs[at.0].remove(&at.1);
             }
         }
         _ => {
