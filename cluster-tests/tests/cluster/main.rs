@@ -8,6 +8,7 @@ mod failover;
 mod figures;
 mod members;
 mod pods;
+mod power;
 mod rolling;
 mod snapshots;
 mod turns;

@@ -20,7 +20,7 @@ pub(super) struct Row {
 /// ```text
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
-/// cluster-tests ──► client, audit; and storage, core, node to open the directory of a stopped node;  peers ──► client
+/// cluster-tests ──► client, audit, disk; and storage, core, node to open the directory of a stopped node;  peers ──► client
 /// audit ──► history; and storage, core, without RocksDB
 /// sim ──► api, node, storage, core, proto, without RocksDB
 /// ```
@@ -96,6 +96,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft"],
     },
     Row {
+        package: "ticketrail-disk",
+        uses: &[],
+        outside: Some(&["anyhow", "clap", "fuser", "nix", "parking_lot", "regex"]),
+        outside_in_tests: &["tempfile"],
+        never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
+    },
+    Row {
         package: "ticketrail-history",
         uses: &[],
         outside: Some(&["anyhow", "clap", "serde", "serde_json", "thiserror"]),
@@ -125,7 +132,14 @@ pub(super) const CRATES: &[Row] = &[
     },
     Row {
         package: "ticketrail-cluster-tests",
-        uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node", "ticketrail-audit"],
+        uses: &[
+            "ticketrail-client",
+            "ticketrail-storage",
+            "ticketrail-core",
+            "ticketrail-node",
+            "ticketrail-audit",
+            "ticketrail-disk",
+        ],
         outside: None,
         outside_in_tests: &[],
         never_reaches: &[],
@@ -139,10 +153,11 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
     ("openraft-rt", &["ticketrail-node"]),
     ("openraft-rt-tokio", &["ticketrail-node"]),
     ("figment", &["ticketrail-server"]),
+    ("fuser", &["ticketrail-disk"]),
     ("async-nats", &["ticketrail-peers"]),
     ("axum", &["ticketrail-server"]),
     ("prometheus-client", &["ticketrail-server"]),
-    ("clap", &["ticketrail", "ticketrail-history"]),
+    ("clap", &["ticketrail", "ticketrail-disk", "ticketrail-history"]),
     ("clap_complete", &["ticketrail"]),
     ("cargo_metadata", &["ticketrail-xtask"]),
     ("protox", &["ticketrail-proto"]),
