@@ -11,11 +11,12 @@ pub(crate) enum Command {
     Tidy,
     Bench,
     CheckHistory,
+    Chaos,
 }
 
 impl Command {
     /// All of them, in the order of the overview.
-    pub(crate) const ALL: [Command; 8] = [
+    pub(crate) const ALL: [Command; 9] = [
         Command::Demo,
         Command::Test,
         Command::Check,
@@ -24,6 +25,7 @@ impl Command {
         Command::Tidy,
         Command::Bench,
         Command::CheckHistory,
+        Command::Chaos,
     ];
 
     /// The command called `name`.
@@ -42,13 +44,14 @@ impl Command {
             Command::Tidy => "tidy",
             Command::Bench => "bench",
             Command::CheckHistory => "check-history",
+            Command::Chaos => "chaos",
         }
     }
 
     /// Whether what follows its name goes to the program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench | Command::CheckHistory => true,
+            Command::Demo | Command::Bench | Command::CheckHistory | Command::Chaos => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -56,7 +59,7 @@ impl Command {
     /// Whether it may compile RocksDB, so that the machine is looked at first.
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
-            Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
+            Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench | Command::Chaos => true,
             Command::Arrows | Command::Tidy | Command::CheckHistory => false,
         }
     }
@@ -66,6 +69,7 @@ impl Command {
             Command::Demo => "demo [args of `rail demo`]",
             Command::Bench => "bench [peers | args of `rail bench`]",
             Command::CheckHistory => "check-history DIR",
+            Command::Chaos => "chaos [--drill NAME] [--seconds N]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -80,6 +84,7 @@ impl Command {
             Command::Tidy => "house rules for the text of the tree",
             Command::Bench => "builds an optimised `rail` and measures with it",
             Command::CheckHistory => "judges what clients of a test run asked and were told",
+            Command::Chaos => "drills: three nodes under load, with something going wrong",
         }
     }
 
@@ -126,6 +131,10 @@ impl Command {
                  that trust nothing but the clients' clock. A line for each check, violations in words below it, then\n\
                  `N passed, N failed`. Exit 0 all is well, 1 a violation, 2 wrong use or unreadable, 3 the run has not\n\
                  shown what it should.\n"
+            }
+            Command::Chaos => {
+                "Builds `rail` and the drills, and runs them, each in network namespaces of its own. Needs root.\n\
+                 `cargo xtask chaos --list` names them, `cargo xtask chaos --help` shows what can be set.\n"
             }
         }
     }

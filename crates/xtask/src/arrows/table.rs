@@ -21,6 +21,7 @@ pub(super) struct Row {
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
 /// cluster-tests ──► client, audit; and storage, core, node to open the directory of a stopped node;  peers ──► client
+/// chaos ──► cluster-tests, client, history, load
 /// audit ──► history; and storage, core, without RocksDB
 /// ```
 pub(super) const CRATES: &[Row] = &[
@@ -116,6 +117,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["librocksdb-sys", "openraft", "tonic", "tokio"],
     },
     Row {
+        package: "ticketrail-chaos",
+        uses: &["ticketrail-cluster-tests", "ticketrail-client", "ticketrail-history", "ticketrail-load"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &[],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &["ticketrail-client", "ticketrail-storage", "ticketrail-core", "ticketrail-node", "ticketrail-audit"],
         outside: None,
@@ -152,6 +160,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
             "ticketrail-server",
             "ticketrail-client",
             "ticketrail-load",
+            "ticketrail-chaos",
         ],
     ),
 ];
