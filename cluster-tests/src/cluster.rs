@@ -362,6 +362,16 @@ impl Cluster {
         self.nodes.iter().filter(|node| !node.out).map(|node| node.server.data_dir()).collect()
     }
 
+    /// The Raft ids and the directories of all nodes' data, but for those that are out.
+    pub fn disks(&self) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+        let members = self.nodes.iter().filter(|node| !node.out);
+        let disk = |node: &Node| {
+            let id = node.id().with_context(|| format!("expected a disk of {} with an id", node.name))?;
+            Ok((id, node.server.data_dir()))
+        };
+        members.map(disk).collect()
+    }
+
     /// A path beside the nodes' directories, where there is nothing yet.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -11,7 +11,8 @@
 //! - [`world`]: the cluster on that network, on those disks;
 //! - [`scene`]: what a drill works with: world, load, dice, and the record of what it did; [`nemesis`]: that record;
 //! - [`traffic`]: the load;
-//! - [`drills`]: one file a drill; [`verdict`]: what became of one;
+//! - [`drills`]: one file a drill; [`judgement`]: disks and history held against
+//!   each other; [`verdict`]: what became of one;
 //! - [`worker`]: a worker as a process of its own, to be stopped and killed;
 //! - [`damage`]: changes bytes of a node's files; [`dice`]: chance from a seed;
 //! - [`program`]: runs one and reads what it says; [`poll`]: waits.
@@ -27,6 +28,7 @@ pub mod damage;
 pub mod dice;
 pub mod drills;
 pub mod inside;
+pub mod judgement;
 pub mod leftovers;
 pub mod nemesis;
 pub mod outside;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use ticketrail_cluster_tests::cluster::{Cluster, Leader};
-use ticketrail_cluster_tests::replay;
 use ticketrail_cluster_tests::server::DEADLINE;
 use ticketrail_history::Recorder;
-use ticketrail_history::format::Kind;
+use ticketrail_history::format::{Expect, Kind};
 
 use crate::dice::Dice;
 use crate::drills::Drill;
+use crate::judgement::Evidence;
 use crate::nemesis::Nemesis;
 use crate::poll::poll;
 use crate::traffic::{Mixed, Sum, Traffic, usual};
@@ -24,6 +24,9 @@ const CALM: u64 = 80;
 /// Calls of each of these kinds that are answered, at least: fewer are no load.
 const LEAST: [(Kind, u64); 5] =
     [(Kind::Enqueue, 150), (Kind::Receive, 100), (Kind::Settle, 50), (Kind::Commit, 5), (Kind::Stats, 5)];
+
+/// The share of the operations begun while nothing is wrong that succeed, at least.
+const SUCCESS: f64 = 0.9;
 
 /// How a drill is run.
 #[derive(Debug, Clone)]
@@ -56,7 +59,10 @@ pub struct Scene {
     load: Option<Traffic>,
     sum: Option<Sum>,
     counts: Vec<(Kind, u64)>,
+    name: &'static str,
     begun: Instant,
+    /// When the last fault was over, in nanoseconds since the begin.
+    healed_at: Option<u64>,
     outages: Vec<Duration>,
     /// The same for clients of the SDK.
     by_sdk: Duration,
@@ -81,7 +87,9 @@ impl Scene {
             load: None,
             sum: None,
             counts: Vec::new(),
+            name: drill.name,
             begun,
+            healed_at: None,
             outages: Vec::new(),
             by_sdk: Duration::ZERO,
             notes: Vec::new(),
@@ -240,6 +248,7 @@ impl Scene {
     /// Where the cluster does not come back.
     pub fn heal(&mut self) -> anyhow::Result<()> {
         let healed = Instant::now();
+        self.healed_at = u64::try_from(self.recorder.now().as_nanos()).ok();
         self.world.cluster.start_all()?;
         self.outage()?;
         self.load()?.until_more(CALM)?;
@@ -279,26 +288,25 @@ impl Scene {
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.world.cluster.until_level()?;
         self.world.cluster.stop_all()?;
-        let dirs = self.world.cluster.data_dirs();
-        let agreed = replay::agree(&dirs).context("compare the replicas")?;
-        let mut replayed = "their logs are not whole".to_owned();
-        for dir in dirs.iter().filter(|_| self.world.keeps_log) {
-            let replay = replay::check_dir(dir).with_context(|| format!("replay {}", dir.display()))?;
-            replayed = format!("{} entries replayed on each", replay.entries);
-        }
-        self.say(format!(
-            "check: {} records the same on all {}, to the hash {:016x}; {replayed}",
-            agreed.records,
-            dirs.len(),
-            agreed.clock.digest
-        ));
+        self.recorder.finish().context("write down what clients were told")?;
+        let evidence = Evidence {
+            home: &self.options.home,
+            disks: self.world.cluster.disks()?,
+            keeps_log: self.world.keeps_log,
+            seed: self.options.seed,
+            drill: self.name,
+            healed_at: self.healed_at,
+            expect: Expect {
+                ok: LEAST.into(),
+                success: SUCCESS,
+                heal_ms: Some(if self.options.strict { 10_000 } else { 60_000 }),
+                ..Expect::default()
+            },
+        };
+        let judged = evidence.judge()?;
+        self.say(format!("check: {judged}"));
         self.finished = true;
         Ok(())
-    }
-
-    /// Replicas were compared in another way.
-    pub fn checked(&mut self) {
-        self.finished = true;
     }
 
     /// The drill went to its end, under load, and its fault took effect.

@@ -115,8 +115,9 @@ fn old_disk(scene: &mut Scene) -> anyhow::Result<()> {
 fn swapped_disks(scene: &mut Scene) -> anyhow::Result<()> {
     scene.world.lead_elsewhere(WRONG)?;
     let other = 1 - scene.world.cluster.leader()?.at.min(1);
-    scene.nemesis.begin("exchanged disks", "two", "each has the other's");
     for at in [other, WRONG] {
+        let name = scene.world.name(at).to_owned();
+        scene.nemesis.begin("exchanged disks", &name, "each of two has the other's");
         scene.world.cluster.node_mut(at)?.server.kill_9()?;
     }
     scene.world.cluster.swap_disks(other, WRONG)?;
