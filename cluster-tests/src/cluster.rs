@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -26,10 +26,33 @@ pub struct Node {
     pub name: String,
     /// The process.
     pub server: Server,
+    host: Ipv4Addr,
     client: u16,
     peer: u16,
     http: u16,
+    /// Where it says that peers reach it, where that is not where it listens.
+    advertised: Option<String>,
+    /// Whether it is out of the cluster for good.
+    out: bool,
 }
+
+/// Where a node of a cluster stands.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its name among its peers.
+    pub name: String,
+    /// Its directory: data in `data`, log in `server.log`.
+    pub home: PathBuf,
+    /// Its address, on which all ports are its own.
+    pub host: Ipv4Addr,
+    /// What its process is started through, see [`Server::through`].
+    pub through: Vec<String>,
+    /// Where peers reach it: `None`, directly.
+    pub advertised: Option<String>,
+}
+
+/// The ports of a node that has an address of its own: for clients, for peers, for probes.
+const OWN_PORTS: [u16; 3] = [50_000, 50_001, 8_080];
 
 /// Several places that belong together. Whatever runs in them is killed when this is dropped.
 pub struct Cluster {
@@ -89,38 +112,60 @@ impl Node {
     fn new(home: &Path, name: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(home)?;
         let [client, peer, http] = [ports::free()?, ports::free()?, ports::free()?];
-        let server = Server::new(home, &local(client), Vec::new());
-        Ok(Self { name: name.to_owned(), server, client, peer, http })
+        let host = Ipv4Addr::LOCALHOST;
+        let server = Server::new(home, &format!("{host}:{client}"), Vec::new());
+        Ok(Self { name: name.to_owned(), server, host, client, peer, http, advertised: None, out: false })
+    }
+
+    fn at(place: Place) -> anyhow::Result<Self> {
+        let Place { name, home, host, through, advertised } = place;
+        fs::create_dir_all(&home)?;
+        let [client, peer, http] = OWN_PORTS;
+        let mut server = Server::new(&home, &format!("{host}:{client}"), Vec::new());
+        server.through(through);
+        Ok(Self { name, server, host, client, peer, http, advertised, out: false })
+    }
+
+    fn address(&self, port: u16) -> String {
+        format!("{}:{port}", self.host)
     }
 
     /// Where its peers reach it.
     pub fn peer_address(&self) -> String {
-        local(self.peer)
+        self.advertised.clone().unwrap_or_else(|| self.address(self.peer))
+    }
+
+    /// Its address.
+    pub fn host(&self) -> Ipv4Addr {
+        self.host
     }
 
     fn args(&self, peers: &str, extra: &[String]) -> Vec<String> {
-        let peer = self.peer_address();
+        let (peer, listen, http) = (self.peer_address(), self.address(self.peer), self.address(self.http));
+        let client = self.address(self.client);
         let own = [
             ["--name", &self.name],
             ["--peers", peers],
-            ["--peer-listen", &peer],
+            ["--peer-listen", &listen],
             ["--advertise-peer", &peer],
-            ["--http-listen", &local(self.http)],
+            ["--advertise-client", &client],
+            ["--http-listen", &http],
             // Several of them stand on this disk.
             ["--ballast-bytes", "0B"],
         ];
-        own.iter().flatten().map(|arg| (*arg).to_owned()).chain(extra.iter().cloned()).collect()
+        let told = own.iter().filter(|[name, _]| !extra.iter().any(|other| other == name));
+        told.flatten().map(|arg| (*arg).to_owned()).chain(extra.iter().cloned()).collect()
     }
 
     /// What it tells; `None` where it does not answer.
     pub fn figures(&self) -> Option<Figures> {
-        let page = get(self.http, "/metrics").ok()?;
+        let page = get(SocketAddr::from((self.host, self.http)), "/metrics").ok()?;
         page.starts_with("HTTP/1.1 200").then(|| Figures::parse(&page))
     }
 
     /// Whether it says that it is ready, and what it says.
     pub fn readiness(&self) -> (bool, String) {
-        match get(self.http, "/readyz") {
+        match get(SocketAddr::from((self.host, self.http)), "/readyz") {
             Ok(page) => (page.starts_with("HTTP/1.1 200"), page),
             Err(error) => (false, error.to_string()),
         }
@@ -129,7 +174,18 @@ impl Node {
     /// Empties its disk, while it is stopped.
     pub fn wipe(&self) -> anyhow::Result<()> {
         ensure!(!self.server.is_started(), "expected {} to be stopped", self.name);
-        fs::remove_dir_all(self.server.data_dir()).with_context(|| format!("wipe the disk of {}", self.name))
+        // The directory itself may be where a disk is mounted.
+        let emptied = || {
+            for entry in fs::read_dir(self.server.data_dir())? {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => fs::remove_dir_all(entry.path())?,
+                    false => fs::remove_file(entry.path())?,
+                }
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        emptied().with_context(|| format!("wipe the disk of {}", self.name))
     }
 
     /// The Raft id on its disk; `None` on an empty one.
@@ -177,6 +233,27 @@ impl Cluster {
         Ok(Self { nodes, peers: peers.join(","), extra, dir })
     }
 
+    /// Places made elsewhere that know each other; none of them runs. Each gets `extra` arguments. What else is written
+    /// goes below `dir`.
+    pub fn placed(dir: &Path, places: Vec<Place>, extra: &[&str]) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir_in(dir)?;
+        let nodes = places.into_iter().map(Node::at).collect::<anyhow::Result<Vec<_>>>()?;
+        let peers: Vec<_> = nodes.iter().map(|node| format!("{}={}", node.name, node.peer_address())).collect();
+        let extra = extra.iter().map(|arg| (*arg).to_owned()).collect();
+        Ok(Self { nodes, peers: peers.join(","), extra, dir })
+    }
+
+    /// One more place made elsewhere, which is not in the list that the others have.
+    pub fn add_placed(&mut self, place: Place) -> anyhow::Result<usize> {
+        self.nodes.push(Node::at(place)?);
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// What each node gets beside the arguments of its place, from its next start on.
+    pub fn set_extra(&mut self, extra: &[&str]) {
+        self.extra = extra.iter().map(|arg| (*arg).to_owned()).collect();
+    }
+
     /// Three of them, running.
     pub fn start(extra: &[&str]) -> anyhow::Result<Self> {
         let mut cluster = Self::of(3, extra)?;
@@ -193,7 +270,7 @@ impl Cluster {
     /// Gives the node of a place the arguments that belong to its addresses of now.
     fn prepared(&mut self, at: usize) -> anyhow::Result<&mut Server> {
         let node = self.node(at)?;
-        let (address, args) = (local(node.client), node.args(&self.peers, &self.extra));
+        let (address, args) = (node.address(node.client), node.args(&self.peers, &self.extra));
         let server = &mut self.node_mut(at)?.server;
         server.move_to(&address, args);
         Ok(server)
@@ -213,11 +290,11 @@ impl Cluster {
     /// Starts whatever does not run, all at the same time, and waits until each serves and one leads.
     pub fn start_all(&mut self) -> anyhow::Result<Leader> {
         for at in 0..self.nodes.len() {
-            if !self.node(at)?.server.is_started() {
+            if !self.node(at)?.server.is_started() && !self.node(at)?.out {
                 self.spawn(at)?;
             }
         }
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().filter(|node| !node.out) {
             node.server.until_ready().with_context(|| format!("start {}", node.name))?;
         }
         self.leader()
@@ -272,9 +349,27 @@ impl Cluster {
         Ok(())
     }
 
-    /// The directories of all nodes' data.
+    /// Leaves a stopped node out from now on: it is a member no more.
+    pub fn take_out(&mut self, at: usize) -> anyhow::Result<()> {
+        let node = self.node_mut(at)?;
+        ensure!(!node.server.is_started(), "expected {} to be stopped", node.name);
+        node.out = true;
+        Ok(())
+    }
+
+    /// The directories of all nodes' data, but for those that are out.
     pub fn data_dirs(&self) -> Vec<PathBuf> {
-        self.nodes.iter().map(|node| node.server.data_dir()).collect()
+        self.nodes.iter().filter(|node| !node.out).map(|node| node.server.data_dir()).collect()
+    }
+
+    /// The Raft ids and the directories of all nodes' data, but for those that are out.
+    pub fn disks(&self) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+        let members = self.nodes.iter().filter(|node| !node.out);
+        let disk = |node: &Node| {
+            let id = node.id().with_context(|| format!("expected a disk of {} with an id", node.name))?;
+            Ok((id, node.server.data_dir()))
+        };
+        members.map(disk).collect()
     }
 
     /// A path beside the nodes' directories, where there is nothing yet.
@@ -346,6 +441,18 @@ impl Cluster {
         })
     }
 
+    /// Waits until each running node has applied what the leader has committed now: also while the leader goes on.
+    pub fn until_level_under_load(&self) -> anyhow::Result<()> {
+        let leader = self.leader()?;
+        let figures = self.until("the leader's figures", |cluster| Ok(cluster.node(leader.at)?.figures()))?;
+        let least = figures.or_0("ticketrail_raft_committed_index");
+        self.until("all nodes to have applied what is committed", |cluster| {
+            let mut running = cluster.nodes.iter().filter(|node| node.server.is_started());
+            let level = |node: &Node| Some(node.figures()?.get("ticketrail_raft_applied_index")? >= least);
+            Ok(running.all(|node| level(node) == Some(true)).then_some(()))
+        })
+    }
+
     /// Runs `rail` against the node of a place.
     pub fn rail(&self, at: usize, args: &[&str]) -> anyhow::Result<Output> {
         let address = self.node(at)?.server.url();
@@ -393,13 +500,9 @@ impl Member {
     }
 }
 
-fn local(port: u16) -> String {
-    format!("127.0.0.1:{port}")
-}
-
 /// A page of a server on this machine, its head included.
-fn get(port: u16, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), HTTP)?;
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, HTTP)?;
     stream.set_read_timeout(Some(HTTP))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut page = String::new();

@@ -48,6 +48,8 @@ pub struct Server {
     dir: PathBuf,
     address: String,
     args: Vec<String>,
+    /// The program and its arguments that the server is started through; empty: none.
+    through: Vec<String>,
     child: Option<Child>,
     /// Where the log of this life begins.
     life: u64,
@@ -66,7 +68,7 @@ impl Server {
 
     /// One that does not run yet: it will listen on `address` and take `args` beside those for its directory.
     pub fn new(dir: &Path, address: &str, args: Vec<String>) -> Self {
-        Self { dir: dir.to_owned(), address: address.to_owned(), args, child: None, life: 0 }
+        Self { dir: dir.to_owned(), address: address.to_owned(), args, through: Vec::new(), child: None, life: 0 }
     }
 
     /// Its address, as clients want it.
@@ -95,6 +97,11 @@ impl Server {
         self.args = args;
     }
 
+    /// Has it started through another program, which must become it (as `nsenter` does), from its next start on.
+    pub fn through(&mut self, program: Vec<String>) {
+        self.through = program;
+    }
+
     /// Whether its process runs, as far as this test has started and not ended it.
     pub fn is_started(&self) -> bool {
         self.child.is_some()
@@ -113,7 +120,16 @@ impl Server {
         let path = self.dir.join("server.log");
         let log = File::options().create(true).append(true).open(&path)?;
         self.life = log.metadata()?.len();
-        let child = Command::new(rail()?)
+        let rail = rail()?;
+        let mut command = match self.through.split_first() {
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(&rail);
+                command
+            }
+            None => Command::new(&rail),
+        };
+        let child = command
             .arg("serve")
             .arg("--data-dir")
             .arg(self.data_dir())
@@ -169,6 +185,15 @@ impl Server {
     pub fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         faults::signal(self.child()?, Signal::SIGTERM)?;
         self.wait()
+    }
+
+    /// How it ended, if it has ended by itself: then it is stopped from now on.
+    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        let status = self.child()?.try_wait()?;
+        if status.is_some() {
+            self.child = None;
+        }
+        Ok(status)
     }
 
     /// Waits until it is gone by itself.

@@ -60,6 +60,11 @@ pub(super) async fn polling(ledger: Arc<Ledger>, queue: Queue, lease: Duration) 
             }
         };
         for delivery in received.deliveries {
+            // Those before it may have taken longer than its lease: then it may be somebody else's.
+            if delivery.lease_left().is_zero() {
+                ledger.lose_lease();
+                continue;
+            }
             let key = take(&ledger, &delivery);
             settled(&ledger, key, delivery.ack().await);
         }

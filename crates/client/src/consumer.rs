@@ -104,12 +104,18 @@ impl Consumer {
         ConsumerBuilder { queue: queue.clone(), prefetch: 32, batch: 0, lease: None, worker: String::new() }
     }
 
-    /// The next delivery, as soon as there is one. `None`: it was stopped. Dropping the future loses nothing.
+    /// The next delivery, as soon as there is one. `None`: it was stopped. Dropping the future loses nothing. One whose lease
+    /// has ended while nobody took it is left out: it comes again, or is somebody else's.
     ///
     /// # Errors
     /// Where the server refuses to deliver for good: see [`Error::Refused`]. It comes once; then there is nothing more.
     pub async fn next(&mut self) -> Result<Option<Delivery>, Error> {
-        self.deliveries.recv().await.transpose()
+        loop {
+            match self.deliveries.recv().await.transpose()? {
+                Some(delivery) if delivery.lease_left().is_zero() => drop(delivery),
+                delivery => return Ok(delivery),
+            }
+        }
     }
 
     /// The next deliveries, at most `max`, as soon as there is one. None at all: it was stopped.
@@ -117,14 +123,19 @@ impl Consumer {
     /// # Errors
     /// As [`Consumer::next`].
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Delivery>, Error> {
-        let mut came = Vec::new();
-        self.deliveries.recv_many(&mut came, max.max(1)).await;
-        let mut batch = Vec::with_capacity(came.len());
-        for delivery in came {
-            // Whatever came before an error is given up; its lease runs out.
-            batch.push(delivery?);
+        loop {
+            let mut came = Vec::new();
+            let stopped = self.deliveries.recv_many(&mut came, max.max(1)).await == 0;
+            let mut batch = Vec::with_capacity(came.len());
+            for delivery in came {
+                // Whatever came before an error is given up; its lease runs out.
+                batch.push(delivery?);
+            }
+            batch.retain(|delivery| !delivery.lease_left().is_zero());
+            if stopped || !batch.is_empty() {
+                return Ok(batch);
+            }
         }
-        Ok(batch)
     }
 
     /// Stops receiving, and releases what nobody has taken yet: ready again, nothing counted. What is in your hands can be

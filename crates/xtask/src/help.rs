@@ -12,6 +12,7 @@ pub(crate) enum Command {
     Bench,
     CheckHistory,
     Sim,
+    Chaos,
 }
 
 impl Command {
@@ -26,6 +27,7 @@ impl Command {
         Command::Bench,
         Command::CheckHistory,
         Command::Sim,
+        Command::Chaos,
     ];
 
     /// The command called `name`.
@@ -45,13 +47,14 @@ impl Command {
             Command::Bench => "bench",
             Command::Sim => "sim",
             Command::CheckHistory => "check-history",
+            Command::Chaos => "chaos",
         }
     }
 
     /// Whether what follows its name goes to the program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench | Command::CheckHistory | Command::Sim => true,
+            Command::Demo | Command::Bench | Command::CheckHistory | Command::Sim | Command::Chaos => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -59,7 +62,7 @@ impl Command {
     /// Whether it may compile RocksDB, so that the machine is looked at first.
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
-            Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench => true,
+            Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench | Command::Chaos => true,
             Command::Arrows | Command::Tidy | Command::CheckHistory | Command::Sim => false,
         }
     }
@@ -70,6 +73,7 @@ impl Command {
             Command::Bench => "bench [peers | args of `rail bench`]",
             Command::CheckHistory => "check-history DIR",
             Command::Sim => "sim [--seeds N] [--seed S] [--jobs J]",
+            Command::Chaos => "chaos [--drill NAME] [--seconds N]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
     }
@@ -85,6 +89,7 @@ impl Command {
             Command::Bench => "builds an optimised `rail` and measures with it",
             Command::CheckHistory => "judges what clients of a test run asked and were told",
             Command::Sim => "nodes and clients in a deterministic simulation, with faults from a seed",
+            Command::Chaos => "drills: three nodes under load, with something going wrong",
         }
     }
 
@@ -137,6 +142,10 @@ impl Command {
                  something, then as many as asked for. Each failing seed is told of with the command that replays it.\n\
                  Exit 1 if a seed breaks anything, 3 if a fault never had an effect. `cargo xtask sim --help` shows\n\
                  what can be set.\n"
+            }
+            Command::Chaos => {
+                "Builds `rail` and the drills, and runs them, each in network namespaces of its own. Needs root.\n\
+                 `cargo xtask chaos --list` names them, `cargo xtask chaos --help` shows what can be set.\n"
             }
         }
     }

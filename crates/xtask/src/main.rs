@@ -3,7 +3,8 @@
 //! - [`help`]: the commands and what they say about themselves;
 //! - [`setup`]: what a build needs from the machine, and how it gets there;
 //! - [`workspace`]: where things are, and how cargo is called; [`report`]: steps, their time, the last line;
-//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`check_history`], [`sim`]: one command each;
+//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`check_history`], [`sim`],
+//!   [`chaos`]: one command each;
 //!   [`peers`] (`bench peers`);
 //! - [`deploy_tools`]: the programs that check the files in `deploy/`;
 //! - [`arrows`]: which crate may use what; [`tidy`]: house rules for the text of the tree;
@@ -12,6 +13,7 @@
 
 mod arrows;
 mod bench;
+mod chaos;
 mod check;
 mod check_history;
 mod ci;
@@ -102,5 +104,6 @@ fn run(command: Command, args: &[String]) -> Result<ExitCode, String> {
         Command::Bench => bench::run(&workspace, args),
         Command::CheckHistory => check_history::run(&workspace, args),
         Command::Sim => sim::run(&workspace, args),
+        Command::Chaos => chaos::run(&workspace, args),
     }
 }

@@ -123,6 +123,20 @@ async fn a_dropped_delivery_makes_room_and_a_dropped_consumer_releases() {
 }
 
 #[tokio::test]
+async fn what_nobody_took_until_its_lease_ended_is_not_handed_out() {
+    let server = Server::start(Duration::from_millis(150)).await;
+    server.fill(numbers(1));
+    let mut consumer = Consumer::builder(&server.client().queue("orders")).prefetch(1).start();
+    // It waits in the consumer's own buffer.
+    let is_over = |state: &State| matches!(state, State::Leased(until) if *until < std::time::Instant::now());
+    poll("the end of its lease", || (server.count(is_over) == 1).then_some(())).await;
+    let delivery = consumer.next().await.expect("no error").expect("a delivery");
+    assert!(delivery.receive_count == 2 && !delivery.lease_left().is_zero(), "{delivery:?}");
+    delivery.ack().await.expect("acked");
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
 async fn a_refusal_for_good_is_told_once() {
     let server = Server::start(LEASE).await;
     let mut details = ErrorDetails::new();

@@ -51,6 +51,7 @@ impl Greeter {
     async fn greet(&self) {
         let Ok(node) = self.peering.node() else { return };
         let mut was_member = self.identity.was_member;
+        let mut leaders = BTreeSet::new();
         loop {
             let members = node.members.borrow().clone();
             let mine = self.identity.node;
@@ -61,10 +62,11 @@ impl Greeter {
                 was_member = true;
             }
             let cleared = *node.cleared.borrow();
-            let answers = self.say_hello(&members, was_member, cleared).await;
+            let answers = self.say_hello(&members, &leaders, was_member, cleared).await;
             if let Some(refusal) = answers.refusal {
                 return node.broken.report(refusal);
             }
+            leaders = answers.leaders.clone();
             if (!cleared || answers.friends.is_empty())
                 && let Some(refusal) = answers.strangers.first()
                 && answers.strangers.len() * 2 >= self.peering.config().peers.len()
@@ -110,12 +112,21 @@ impl Greeter {
         members.voters.iter().all(|set| set.iter().filter(knows).count() > set.len() / 2)
     }
 
-    async fn say_hello(&self, members: &Members, was_member: bool, cleared: bool) -> Answers {
+    async fn say_hello(
+        &self,
+        members: &Members,
+        leaders: &BTreeSet<String>,
+        was_member: bool,
+        cleared: bool,
+    ) -> Answers {
         // The newest addresses come from the log. The named peers are asked all the same: the log may be another cluster's.
+        // So is whoever leads: a newcomer's list and log may both lack it, and it alone lets newcomers in.
         let named = self.peering.config().others().map(|(_, address)| address.as_str());
         let known = members.nodes.iter().filter(|(node, _)| **node != self.identity.node);
-        let mut addresses: BTreeSet<&str> =
-            named.chain(known.map(|(_, member)| member.peer_address.as_str())).collect();
+        let mut addresses: BTreeSet<&str> = named
+            .chain(known.map(|(_, member)| member.peer_address.as_str()))
+            .chain(leaders.iter().map(String::as_str))
+            .collect();
         addresses.remove(self.peering.member().peer_address.as_str());
         let asked = addresses.into_iter().map(|address| {
             let request = pb::HelloRequest {
@@ -141,6 +152,7 @@ impl Greeter {
                 }
             } else if same_cluster && theirs.node != self.identity.node {
                 answers.friends.insert(theirs.node);
+                answers.leaders.extend(Some(answer.leader_address).filter(|address| !address.is_empty()));
             }
         }
         answers
@@ -152,6 +164,8 @@ impl Greeter {
 struct Answers {
     /// Members of the same cluster that know this disk.
     friends: BTreeSet<u64>,
+    /// Where they say that the leader is.
+    leaders: BTreeSet<String>,
     /// What one of this cluster has against this disk.
     refusal: Option<String>,
     /// What those of other clusters have against it.

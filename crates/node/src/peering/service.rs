@@ -144,11 +144,13 @@ impl MemberService for Peering {
             }
         }
         let leader = self.node().ok().and_then(|node| node.standing.borrow().leader).unwrap_or(0);
+        let leader_address = self.node().ok().filter(|node| !node.leads()).and_then(NodeSide::other_leader);
         Ok(Response::new(pb::HelloResponse {
             identity: self.wire_identity(),
             name: self.member().name.clone(),
             refusal: refusal.unwrap_or_default(),
             leader,
+            leader_address: leader_address.map(|(_, address)| address).unwrap_or_default(),
         }))
     }
 

@@ -113,6 +113,30 @@ async fn a_fourth_node_joins_by_itself_and_an_old_one_leaves() {
 }
 
 #[tokio::test]
+async fn a_newcomer_that_was_not_told_of_the_leader_joins() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.start_all().await;
+    let fourth = cluster.add_place();
+    cluster.start(fourth).await;
+    let leader = cluster.running[&cluster.leader().await].node.handle();
+    let id = cluster.places[fourth].disk.identity().node;
+    until("its vote", || leader.cluster().members.iter().any(|member| member.node == id && member.voter)).await;
+    until_it("the fourth to lead", async || {
+        let _ = leader.change_members(MemberChange::TransferLeader(Some(id))).await;
+        cluster.leader().await == fourth
+    })
+    .await;
+    // Its list has the first three alone, and its log is empty.
+    let fifth = cluster.add_place();
+    cluster.start(fifth).await;
+    let id = cluster.places[fifth].disk.identity().node;
+    let leader = cluster.running[&fourth].node.handle();
+    until("its vote", || leader.cluster().members.iter().any(|member| member.node == id && member.voter)).await;
+    cluster.enqueue("orders", &["a"]).await;
+    cluster.agree().await;
+}
+
+#[tokio::test]
 async fn a_node_that_knows_nobody_follows_an_invitation() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;

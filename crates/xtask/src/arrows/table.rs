@@ -21,6 +21,7 @@ pub(super) struct Row {
 /// rail ──► server ──► api ──► node ──► storage ──► core    (server also ──► storage: record 0007)
 ///   └──► client ──► proto          api, node ──► proto
 /// cluster-tests ──► client, audit, disk; and storage, core, node to open the directory of a stopped node;  peers ──► client
+/// chaos ──► cluster-tests, client, history, load
 /// audit ──► history; and storage, core, without RocksDB
 /// sim ──► api, node, storage, core, proto, without RocksDB
 /// ```
@@ -131,6 +132,13 @@ pub(super) const CRATES: &[Row] = &[
         never_reaches: &["clap", "figment"],
     },
     Row {
+        package: "ticketrail-chaos",
+        uses: &["ticketrail-cluster-tests", "ticketrail-client", "ticketrail-history", "ticketrail-load"],
+        outside: None,
+        outside_in_tests: &[],
+        never_reaches: &[],
+    },
+    Row {
         package: "ticketrail-cluster-tests",
         uses: &[
             "ticketrail-client",
@@ -177,6 +185,7 @@ pub(super) const ONLY: &[(&str, &[&str])] = &[
             "ticketrail-client",
             "ticketrail-load",
             "ticketrail-sim",
+            "ticketrail-chaos",
         ],
     ),
 ];

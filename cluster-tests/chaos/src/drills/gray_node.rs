@@ -1,0 +1,100 @@
+//! Drill 12: a node is alive, but hardly: little processor time, or a thin link; a follower first, then the leader.
+
+use std::time::{Duration, Instant};
+
+use crate::cgroup::Cgroup;
+use crate::poll::pass;
+use crate::scene::Scene;
+use crate::tools::Tool;
+use crate::world::USUAL;
+
+use super::Drill;
+
+pub(super) const DRILL: Drill = Drill {
+    number: 12,
+    name: "gray-node",
+    broken: "A node gets 10 % of a processor, or a link of 256 kbit/s; a follower first, then the leader.",
+    holds: "A slow follower does not hold writes up; a slow leader is followed by another one within 10 s, or serves on.",
+    tools: &[Tool::Tc],
+    setup: USUAL,
+    run,
+};
+
+/// What is promised.
+const OUTAGE: Duration = Duration::from_secs(10);
+
+fn run(scene: &mut Scene) -> anyhow::Result<()> {
+    scene.warm()?;
+    let (begun, mut round) = (Instant::now(), 0);
+    let long = scene.sized(Duration::from_secs(3), Duration::from_secs(7));
+    while scene.goes_on(begun, round, 1) {
+        round += 1;
+        let follower = scene.world.cluster.follower()?;
+        starve(scene, follower, long)?;
+        let follower = scene.world.cluster.follower()?;
+        thin(scene, follower, long)?;
+        let leader = scene.world.cluster.leader()?.at;
+        starve(scene, leader, long)?;
+        let leader = scene.world.cluster.leader()?.at;
+        thin(scene, leader, long)?;
+    }
+    scene.nemesis.demand("periods throttled", 20)?;
+    scene.nemesis.demand("links limited", 2)?;
+    scene.finish()
+}
+
+/// A tenth of a processor.
+fn starve(scene: &mut Scene, at: usize, long: Duration) -> anyhow::Result<()> {
+    let name = scene.world.name(at).to_owned();
+    let group = Cgroup::make("cpu", &scene.options.run, &name)?;
+    group.set("cpu.cfs_period_us", "100000")?;
+    group.set("cpu.cfs_quota_us", "10000")?;
+    let before = (scene.world.cluster.leader()?, Instant::now());
+    scene.forget_outage()?;
+    scene.nemesis.begin("periods throttled", &name, "10 ms in 100 ms");
+    group.hold(scene.world.cluster.node_mut(at)?.server.child()?.id())?;
+    pass(long);
+    let outage = scene.outage()?;
+    let throttled = group.number("cpu.stat", Some("nr_throttled"))?;
+    drop(group);
+    scene.nemesis.effect("periods throttled", &name, &format!("cpu.stat: nr_throttled {throttled}"), throttled);
+    scene.nemesis.end("periods throttled", &name, "none");
+    tell(scene, &format!("a tenth of a processor for {name}"), before, at, outage)
+}
+
+/// A thin link.
+fn thin(scene: &mut Scene, at: usize, long: Duration) -> anyhow::Result<()> {
+    let name = scene.world.name(at).to_owned();
+    let before = (scene.world.cluster.leader()?, Instant::now());
+    scene.forget_outage()?;
+    scene.nemesis.begin("links limited", &name, "tbf, 256 kbit/s each way");
+    scene.world.switch().limit(scene.world.host(at)?, Some(256))?;
+    pass(long);
+    let outage = scene.outage();
+    scene.world.switch().limit(scene.world.host(at)?, None)?;
+    scene.nemesis.effect("links limited", &name, "tc shows the limit", 1);
+    scene.nemesis.end("links limited", &name, "none");
+    let outage = outage?;
+    tell(scene, &format!("256 kbit/s for {name}"), before, at, outage)
+}
+
+fn tell(
+    scene: &mut Scene,
+    what: &str,
+    before: (ticketrail_cluster_tests::cluster::Leader, Instant),
+    at: usize,
+    outage: Duration,
+) -> anyhow::Result<()> {
+    let (leader, begun) = before;
+    let now = scene.world.cluster.leader()?;
+    scene.say(format!(
+        "{what}{} for {} ms: {} leads in term {} after {}, no write for {} ms",
+        if leader.at == at { ", which led," } else { "" },
+        begun.elapsed().as_millis(),
+        scene.world.name(now.at),
+        now.term,
+        leader.term,
+        outage.as_millis()
+    ));
+    scene.promised("writes beside a slow node", outage, OUTAGE)
+}
