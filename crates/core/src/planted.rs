@@ -47,13 +47,14 @@ bugs! {
     ExtensionForgotten "extension-forgotten" "a lease that was extended ends when it would have ended before",
     ReleaseCounts "release-counts" "a message given back counts as failed",
     LeaseClockJumps "lease-clock-jumps" "the lease clock goes on over a change of leader by what cluster time does",
-    // In `storage`.
+    // In `node`, where it speaks to its log.
     VoteNotSynced "vote-not-synced" "a vote is answered before it is durable",
     AnswerBeforeSync "answer-before-sync" "entries count as appended before they are durable",
+    // In `storage`.
     SnapshotWithoutSessions "snapshot-without-sessions" "a snapshot lacks the outcomes of requests",
-    SnapshotAhead "snapshot-ahead" "a snapshot's data lack the last entry that it says it has",
+    SnapshotLacksRecords "snapshot-lacks-records" "a snapshot lacks one record in fifty",
     // In `node`.
-    FalseRefusal "false-refusal" "a request whose entry may be in the log is told that nothing happened",
+    DoubtForgotten "doubt-forgotten" "a request whose entry may be in the log is proposed again without its id",
     ReadWithoutIndex "read-without-index" "a leader answers reads without asking whether it still leads",
     WallClockLeads "wall-clock-leads" "a new leader begins its time with its own wall clock alone",
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use ticketrail_core::Timestamp;
+use ticketrail_core::planted::{Bug, is_planted};
 pub(crate) use tokio::time::Instant;
 
 /// Cluster time runs at most one twentieth faster or slower than the monotonic clock.
@@ -104,7 +105,8 @@ struct Hand {
 impl ClusterClock {
     /// Starts a term whose applied state holds `stored`.
     pub(crate) fn start(clock: Clock, ahead: Ahead, stored: Timestamp) -> Self {
-        let time_ns = to_ns(stored.0.max(clock.wall_ms().saturating_add_signed(ahead())));
+        let agreed = stored.0.max(clock.wall_ms().saturating_add_signed(ahead()));
+        let time_ns = to_ns(if is_planted(Bug::WallClockLeads) { clock.wall_ms() } else { agreed });
         let hand = Mutex::new(Hand { time_ns, read: clock.now() });
         Self { clock, ahead, hand }
     }

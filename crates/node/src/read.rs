@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ticketrail_core::planted::{Bug, is_planted};
 use ticketrail_core::{Answer, Query};
 use tokio::time::{sleep, timeout_at};
 
@@ -122,6 +123,10 @@ impl Shared {
                 Place::Here => {}
                 Place::At(leader) => return Attempt::Elsewhere(Some(leader)),
                 Place::Stopped => return Attempt::Over(self.unknown()),
+            }
+            if led && is_planted(Bug::ReadWithoutIndex) {
+                let index = self.state.applied().map(|id| id.index);
+                return Attempt::Done(ReadPoint { index, origin: self.origin() });
             }
             if led {
                 match timeout_at(deadline, self.consensus.read_index()).await {

@@ -11,6 +11,7 @@ use futures::{Stream, StreamExt as _, stream};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{AsyncRuntime, OptionalSend, RaftLogReader};
 use ticketrail_core::GroupId;
+use ticketrail_core::planted::{Bug, is_planted};
 use ticketrail_storage::log::{self as store, LogRecord, RaftLog};
 
 use super::codec::{
@@ -133,6 +134,9 @@ impl<R: AsyncRuntime, L: RaftLog> RaftLogStorage<Types<R>> for GroupLog<L> {
             let _ = done.send(result);
         });
         self.log.save_vote(self.group, vote_to_store(vote), done);
+        if is_planted(Bug::VoteNotSynced) {
+            return Ok(());
+        }
         match saved.await {
             Ok(result) => result.map_err(io::Error::other),
             Err(oneshot::Canceled) => Err(io::Error::other("expected the vote to be saved, but the log was closed")),
@@ -156,7 +160,12 @@ impl<R: AsyncRuntime, L: RaftLog> RaftLogStorage<Types<R>> for GroupLog<L> {
         let records: Vec<LogRecord> = entries.into_iter().map(entry_to_store).collect();
         let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
         self.appended.fetch_add(bytes as u64, Ordering::Relaxed);
-        let done: store::Done = Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)));
+        let done: store::Done = if is_planted(Bug::AnswerBeforeSync) {
+            callback.io_completed(Ok(()));
+            Box::new(|_| {})
+        } else {
+            Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)))
+        };
         self.log.append(self.group, records, done);
         Ok(())
     }
