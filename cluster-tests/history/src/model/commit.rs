@@ -73,8 +73,10 @@ impl Model {
             if elsewhere(&queue.name) {
                 return at(Refusal::new("INVALID"));
             }
+            let purged = self.tokens.get(&part.tok).is_some_and(|(_, sequence)| *sequence < queue.purged_below);
             let leaves = match part.how {
                 Verdict::Ack => true,
+                Verdict::Reject | Verdict::Retry { .. } | Verdict::Release if purged => true,
                 Verdict::Reject => message.dead.is_none(),
                 Verdict::Retry { .. } => {
                     let max = queue.settings.max_attempts;
@@ -89,6 +91,7 @@ impl Model {
                 let left = more.entry(queue.name.clone()).or_default();
                 *left = (left.0 - 1, left.1 - size);
                 if part.how != Verdict::Ack
+                    && !purged
                     && let Some(target) = queue.settings.dead_letter_queue(&queue.name)
                 {
                     let came = more.entry(target).or_default();

@@ -140,7 +140,11 @@ impl Model {
         if let Some(message) = queue.messages.get_mut(&sequence) {
             message.state = State::Delayed { due: now + waits };
         }
-        self.timers.set(Timer::message(now + waits, id, held, sequence));
+        if unseen && wait.start() < wait.end() {
+            self.timers.set_unseen(now, now + waits);
+        } else {
+            self.timers.set(Timer::message(now + waits, id, held, sequence));
+        }
         Ok(())
     }
 
@@ -165,11 +169,14 @@ impl Model {
                 self.make_queue(target, *q)?;
                 *q
             }
-            (None, _) => self.last_queue + 1,
+            // The rest of the entry removed the message, so that its place was not seen.
+            (None, _) if unseen => {
+                let next = self.last_queue + 1;
+                self.make_queue(target, next)?;
+                next
+            }
+            (None, other) => return wrong(rule, format!("expected it in {target}, but it is {other:?}")),
         };
-        if unseen && !self.queues.contains_key(&to) {
-            return Ok(());
-        }
         let next = self.queue_mut(to)?.last_sequence + 1;
         let expected = SettleOutcome::Dead { seq: next, q: to };
         if *got != expected && !unseen {
