@@ -4,6 +4,7 @@
 //! - [`world`]: the hosts and the network; [`place`]: where a node runs; [`disk`]: what it keeps; [`net`]: gRPC over the
 //!   simulated network; [`operator`]: changes the membership;
 //! - [`nemesis`]: what goes wrong;
+//! - [`planted`]: bugs on purpose, and the hunt for each;
 //! - [`truth`]: what was committed, and whether the replicas agree; [`trace`]: what happened when.
 
 pub mod args;
@@ -16,6 +17,7 @@ pub mod net;
 pub mod operator;
 pub mod options;
 pub mod place;
+pub mod planted;
 pub mod report;
 pub mod rng;
 pub mod run;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ticketrail_sim::args::{Args, USAGE};
 use ticketrail_sim::fleet::{self, STUCK, VIOLATED};
 use ticketrail_sim::options::Options;
+use ticketrail_sim::planted;
 use ticketrail_sim::report;
 use ticketrail_sim::run::run;
 use ticketrail_sim::trace::Trace;
@@ -15,6 +16,9 @@ use ticketrail_sim::trace::Trace;
 const LONGEST: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
+    if let Some(over) = planted::begin() {
+        return over;
+    }
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(problem) => {

@@ -12,6 +12,7 @@ pub(crate) enum Command {
     Bench,
     CheckHistory,
     Sim,
+    Planted,
     Chaos,
 }
 
@@ -27,6 +28,7 @@ impl Command {
         Command::Bench,
         Command::CheckHistory,
         Command::Sim,
+        Command::Planted,
         Command::Chaos,
     ];
 
@@ -46,6 +48,7 @@ impl Command {
             Command::Tidy => "tidy",
             Command::Bench => "bench",
             Command::Sim => "sim",
+            Command::Planted => "planted",
             Command::CheckHistory => "check-history",
             Command::Chaos => "chaos",
         }
@@ -54,7 +57,12 @@ impl Command {
     /// Whether what follows its name goes to the program as it is, `--help` included.
     pub(crate) fn passes_arguments(self) -> bool {
         match self {
-            Command::Demo | Command::Bench | Command::CheckHistory | Command::Sim | Command::Chaos => true,
+            Command::Demo
+            | Command::Bench
+            | Command::CheckHistory
+            | Command::Sim
+            | Command::Planted
+            | Command::Chaos => true,
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => false,
         }
     }
@@ -63,7 +71,7 @@ impl Command {
     pub(crate) fn builds_rocksdb(self) -> bool {
         match self {
             Command::Demo | Command::Test | Command::Check | Command::Ci | Command::Bench | Command::Chaos => true,
-            Command::Arrows | Command::Tidy | Command::CheckHistory | Command::Sim => false,
+            Command::Arrows | Command::Tidy | Command::CheckHistory | Command::Sim | Command::Planted => false,
         }
     }
 
@@ -73,6 +81,7 @@ impl Command {
             Command::Bench => "bench [peers | args of `rail bench`]",
             Command::CheckHistory => "check-history DIR",
             Command::Sim => "sim [--seeds N] [--seed S] [--jobs J]",
+            Command::Planted => "planted [--bug NAME] [--seeds N]",
             Command::Chaos => "chaos [--drill NAME] [--seconds N]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
         }
@@ -89,6 +98,7 @@ impl Command {
             Command::Bench => "builds an optimised `rail` and measures with it",
             Command::CheckHistory => "judges what clients of a test run asked and were told",
             Command::Sim => "nodes and clients in a deterministic simulation, with faults from a seed",
+            Command::Planted => "bugs on purpose, and which seed of the simulation catches each",
             Command::Chaos => "drills: three nodes under load, with something going wrong",
         }
     }
@@ -142,6 +152,10 @@ impl Command {
                  something, then as many as asked for. Each failing seed is told of with the command that replays it.\n\
                  Exit 1 if a seed breaks anything, 3 if a fault never had an effect. `cargo xtask sim --help` shows\n\
                  what can be set.\n"
+            }
+            Command::Planted => {
+                "Builds `sim` with bugs to switch on, and hunts each with seeds of the simulation until one breaks that is\n\
+                 green without the bug. Exit 1 if a bug is not caught. `cargo xtask planted --help` shows what can be set.\n"
             }
             Command::Chaos => {
                 "Builds `rail` and the drills, and runs them, each in network namespaces of its own. Needs root.\n\

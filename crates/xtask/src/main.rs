@@ -3,7 +3,7 @@
 //! - [`help`]: the commands and what they say about themselves;
 //! - [`setup`]: what a build needs from the machine, and how it gets there;
 //! - [`workspace`]: where things are, and how cargo is called; [`report`]: steps, their time, the last line;
-//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`check_history`], [`sim`],
+//! - [`demo`], [`suite`] (`test`), [`check`], [`ci`], [`mod@bench`], [`check_history`], [`sim`], [`planted`],
 //!   [`chaos`]: one command each;
 //!   [`peers`] (`bench peers`);
 //! - [`deploy_tools`]: the programs that check the files in `deploy/`;
@@ -22,6 +22,7 @@ mod deploy_tools;
 mod help;
 mod libtest;
 mod peers;
+mod planted;
 mod report;
 mod rust_text;
 mod setup;
@@ -104,6 +105,7 @@ fn run(command: Command, args: &[String]) -> Result<ExitCode, String> {
         Command::Bench => bench::run(&workspace, args),
         Command::CheckHistory => check_history::run(&workspace, args),
         Command::Sim => sim::run(&workspace, args),
+        Command::Planted => planted::run(&workspace, args),
         Command::Chaos => chaos::run(&workspace, args),
     }
 }
