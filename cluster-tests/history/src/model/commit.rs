@@ -1,6 +1,6 @@
 //! Commits: settlements, then enqueues; each by itself, or all or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::Failed;
 use super::queue::State;
@@ -46,8 +46,9 @@ impl Model {
 
     /// The first part of an atomic commit that must be refused.
     pub(super) fn first_refusal(&self, s: &[Settle], e: &[EnqueuePart], auto: bool) -> Option<Refusal> {
-        // Leases that an earlier part has ended, and whether the message is gone with it.
-        let mut ended: BTreeMap<Token, bool> = BTreeMap::new();
+        // Leases that an earlier part has ended, and messages that are gone with them.
+        let mut ended: BTreeSet<Token> = BTreeSet::new();
+        let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
         // What each queue gains and loses meanwhile: messages, bytes.
         let mut more: BTreeMap<QueueName, (i64, i64)> = BTreeMap::new();
         let mut namespace: Option<String> = None;
@@ -57,12 +58,17 @@ impl Model {
         };
         for (number, part) in s.iter().enumerate() {
             let at = |refusal: Refusal| Some(Refusal { part: Some(format!("s{number}")), ..refusal });
+            let place = self.tokens.get(&part.tok).copied();
             let refusal = self.settle_refusal(part).or_else(|| {
-                // An earlier part of this commit has ended the lease.
-                ended.contains_key(&part.tok).then(|| Refusal::new("LEASE_LOST"))
+                let there = place.and_then(|(queue, sequence)| self.queues.get(&queue)?.messages.get(&sequence));
+                let rc = there.map(|message| message.receive_count);
+                ended.contains(&part.tok).then(|| Refusal { rc, ..Refusal::new("LEASE_LOST") })
             });
             if let Some(refusal) = refusal {
-                return at(Refusal { rc: refusal.rc.or_else(|| self.count_after(part, &ended)), ..refusal });
+                return at(Refusal {
+                    rc: refusal.rc.filter(|_| place.is_none_or(|place| !gone.contains(&place))),
+                    ..refusal
+                });
             }
             let Some((queue, message)) = self.tokens.get(&part.tok).and_then(|(queue, sequence)| {
                 let queue = self.queues.get(queue)?;
@@ -99,7 +105,8 @@ impl Model {
                 }
             }
             if !matches!(part.how, Verdict::Extend { .. }) {
-                ended.insert(part.tok, leaves);
+                ended.insert(part.tok);
+                gone.extend(place.filter(|_| leaves));
             }
         }
         for (number, part) in e.iter().enumerate() {
@@ -115,13 +122,6 @@ impl Model {
             *came = (came.0 + 1, came.1 + part.m.n as i64);
         }
         None
-    }
-
-    /// The receive count that a lost lease is told, where an earlier part of the same commit has ended it without an ack.
-    fn count_after(&self, part: &Settle, ended: &BTreeMap<Token, bool>) -> Option<u32> {
-        let (queue, sequence) = self.tokens.get(&part.tok).filter(|_| ended.get(&part.tok) == Some(&false))?;
-        let message = self.queues.get(queue)?.messages.get(sequence)?;
-        Some(message.receive_count)
     }
 
     /// Why a settlement must be refused.
