@@ -69,7 +69,10 @@ pub enum Crash {
 /// A command.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// The power is lost, and is back. Handles of before it fail with EIO.
+    /// The power goes at this moment: nothing becomes durable any more, not even by an fsync under way, and each call
+    /// fails with EIO, until a crash says what is left. So processes can be killed that wait for the disk.
+    Cut,
+    /// The power was lost, and is back. Handles of before it fail with EIO.
     Crash(Crash),
     /// Whether fsync answers OK and does nothing.
     Lie(bool),
@@ -127,6 +130,7 @@ impl FromStr for Op {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Command::Cut => write!(f, "cut"),
             Command::Crash(Crash::Plain) => write!(f, "crash"),
             Command::Crash(Crash::NoDir) => write!(f, "crash-nodir"),
             Command::Crash(Crash::Torn { seed }) => write!(f, "crash-torn {seed}"),
@@ -149,6 +153,7 @@ impl FromStr for Command {
     fn from_str(line: &str) -> anyhow::Result<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words.as_slice() {
+            ["cut"] => Command::Cut,
             ["crash"] => Command::Crash(Crash::Plain),
             ["crash-nodir"] => Command::Crash(Crash::NoDir),
             ["crash-torn", seed] => Command::Crash(Crash::Torn { seed: number(seed)? }),
@@ -178,6 +183,7 @@ impl FromStr for Command {
 
 /// The commands, one a line, with what they do.
 pub const COMMANDS: &str = "\
+  cut                     the power goes now: all fails with EIO and nothing becomes durable, until a crash
   crash                   the power goes: no byte that was not fsynced, but all names
   crash-nodir             the same, and no name whose directory was not fsynced after it
   crash-torn SEED         of each file the first writes, one of them torn at 512 B or 4 KiB
@@ -208,6 +214,7 @@ mod tests {
     #[test]
     fn commands_are_read_as_they_are_written() {
         for line in [
+            "cut",
             "crash",
             "crash-nodir",
             "crash-torn 7",

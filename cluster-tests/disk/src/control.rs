@@ -116,6 +116,11 @@ impl Control {
         }
     }
 
+    /// The power goes at this moment; [`Control::crash`] says what is left.
+    pub fn cut(&self) -> anyhow::Result<()> {
+        self.run(&Command::Cut).map(drop)
+    }
+
     /// Loses the power. The processes that were on the disk must be dead.
     pub fn crash(&self, crash: Crash) -> anyhow::Result<Stats> {
         self.run(&Command::Crash(crash))?.parse()

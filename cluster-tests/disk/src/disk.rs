@@ -75,6 +75,8 @@ pub(crate) struct Disk {
     names: Names,
     handles: BTreeMap<u64, Handle>,
     pub(crate) faults: Faults,
+    /// Whether it has no power.
+    pub(crate) off: bool,
     stats: Stats,
     /// Bytes that files take.
     used: u64,
@@ -104,6 +106,7 @@ impl Disk {
             names: Names::new(),
             handles: BTreeMap::new(),
             faults: Faults::new(),
+            off: false,
             stats: Stats::default(),
             used: 0,
             next_ino: ROOT + 1,
@@ -124,8 +127,12 @@ impl Disk {
         (self.used, self.faults.room)
     }
 
-    /// Fails where a fault says so.
+    /// Fails without power, and where a fault says so.
     pub(crate) fn check(&mut self, op: Op, at: At<'_>) -> Answer<()> {
+        if self.off {
+            self.stats.cut_calls += 1;
+            return Err(Errno::EIO);
+        }
         if !self.faults.may_fail(op) {
             return Ok(());
         }

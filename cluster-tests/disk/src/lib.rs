@@ -7,7 +7,8 @@
 //! - permissions, owners and times at once: no test depends on their loss.
 //!
 //! A power loss ([`Crash`]) is a command. Kill the processes on the disk first; handles that were open then fail with
-//! EIO. Four kinds of it tell apart what disks and file systems do with what was not fsynced: see [`Crash`].
+//! EIO. A process that waits for an fsync dies only when that has ended: to lose the power in the middle of it, cut it
+//! first ([`Command::Cut`]), then kill, then crash. Four kinds of it tell apart what disks and file systems do with what was not fsynced: see [`Crash`].
 //! `sync(2)` and `syncfs(2)` never reach a file system in user space and make nothing durable here.
 //!
 //! A disk does not hold back for ever: of a file with more than 65,536 writes or 64 MiB of overwritten bytes since its

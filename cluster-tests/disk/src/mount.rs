@@ -74,6 +74,11 @@ impl LossyDisk {
         self.shared.run(command).with_context(|| format!("do {command}"))
     }
 
+    /// The power goes at this moment; [`LossyDisk::crash`] says what is left.
+    pub fn cut(&self) -> anyhow::Result<()> {
+        self.run(&Command::Cut).map(drop)
+    }
+
     /// Loses the power. The processes that were on the disk must be dead.
     pub fn crash(&self, crash: Crash) -> anyhow::Result<()> {
         self.run(&Command::Crash(crash)).map(drop)

@@ -12,7 +12,7 @@ use crate::disk::{Answer, Disk};
 #[derive(Debug)]
 pub(crate) struct Shared {
     disk: Mutex<Disk>,
-    /// Told when faults are cleared.
+    /// Told when faults are cleared, and when the power goes.
     cleared: Condvar,
     kernel: OnceLock<Notifier>,
     ended: Mutex<bool>,
@@ -44,7 +44,7 @@ impl Shared {
         if let Some(pause) = disk.faults.pause(op) {
             disk.note_delay();
             let cleared = disk.faults.cleared;
-            self.cleared.wait_while_for(&mut disk, |disk| disk.faults.cleared == cleared, pause);
+            self.cleared.wait_while_for(&mut disk, |disk| disk.faults.cleared == cleared && !disk.off, pause);
         }
         disk
     }
@@ -63,6 +63,11 @@ impl Shared {
     pub(crate) fn run(&self, command: &Command) -> Answer<String> {
         let mut disk = self.disk();
         match command {
+            Command::Cut => {
+                disk.off = true;
+                self.cleared.notify_all();
+                Ok(String::new())
+            }
             Command::Crash(crash) => {
                 disk.crash(*crash)?;
                 Ok(disk.stats().to_string())

@@ -47,6 +47,8 @@ counts! {
     dirty_names,
     /// Power losses.
     crashes,
+    /// Calls that found the power gone.
+    cut_calls,
     /// Files that came out of a power loss with fewer or other bytes than they had.
     files_cut,
     /// Bytes written that power losses found not durable.

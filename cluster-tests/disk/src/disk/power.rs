@@ -24,6 +24,7 @@ impl Disk {
         let mut rng = Rng::new(seed);
         self.stats.crashes += 1;
         self.handles.clear();
+        self.off = false;
         let named = |disk: &Self| -> Vec<Ino> {
             disk.inodes.keys().copied().filter(|ino| *ino == ROOT || disk.names.links(*ino) > 0).collect()
         };

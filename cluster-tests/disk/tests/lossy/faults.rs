@@ -227,3 +227,31 @@ fn a_lie_is_about_names_too() -> anyhow::Result<()> {
     sync(rig.dir())?;
     Ok(())
 }
+
+#[test]
+fn a_power_cut_in_the_middle_of_an_fsync_leaves_nothing_of_it() -> anyhow::Result<()> {
+    let Some(rig) = Rig::new()? else { return Ok(()) };
+    let file = rig.durable("a", b"old")?;
+    file.write_all_at(b"new", 0)?;
+    rig.ask("delay fsync 3600000")?;
+    std::thread::scope(|scope| -> anyhow::Result<()> {
+        let (done, answered) = sync_channel(1);
+        let synced = &file;
+        scope.spawn(move || done.send(synced.sync_all().is_ok()));
+        while rig.stats().delays == 0 {
+            std::thread::yield_now();
+        }
+        rig.cut()?;
+        ensure!(!answered.recv_timeout(DEADLINE)?, "expected the fsync to fail");
+        Ok(())
+    })?;
+    assert_eio("write", file.write_at(b"x", 0));
+    assert_eio("create", File::create(rig.path("b")));
+    ensure!(rig.stats().cut_calls == 3, "{}", rig.stats());
+    rig.ask("clear")?;
+    drop(file);
+    rig.crash(Crash::Plain)?;
+    assert_eq!(rig.content("a").unwrap(), b"old");
+    fs::write(rig.path("b"), b"power is back")?;
+    Ok(())
+}

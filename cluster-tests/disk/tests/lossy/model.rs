@@ -172,7 +172,10 @@ impl Model {
         self.dirs[dir].states = vec![now];
         self.moves.retain(|moved| moved.to != dir);
         // What went elsewhere is there for good, whatever else is pending there.
-        for moved in self.moves.extract_if(.., |moved| moved.from == dir) {
+        let done: Vec<Move> = self.moves.extract_if(.., |moved| moved.from == dir).collect();
+        for moved in done {
+            // It stands where an earlier one would have come to stand.
+            self.moves.retain(|old| (old.to, &old.name) != (moved.to, &moved.name) || old.state > moved.state);
             for names in &mut self.dirs[moved.to].states[..moved.state] {
                 names.insert(moved.name.clone(), moved.ino);
             }
