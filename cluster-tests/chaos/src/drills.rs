@@ -12,6 +12,7 @@ mod isolated_leader;
 mod kill_all;
 mod kill_leader;
 mod membership;
+mod power_in_turn;
 mod rolling_restart;
 mod slow_disk;
 mod stopped_leader;
@@ -68,6 +69,7 @@ pub static ALL: &[Drill] = &[
     black_hole::DRILL,
     backlog::DRILL,
     herds::DRILL,
+    power_in_turn::DRILL,
 ];
 
 /// The drill called `name`.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use nix::sys::statvfs::statvfs;
+use ticketrail_disk::LossyDisk;
 
 use crate::program::run;
 
@@ -17,13 +18,15 @@ pub enum Disk {
     Memory(u32),
     /// A file system of its own (ext4) of so many MiB, in a file on the disk of this machine.
     Own(u32),
+    /// One that forgets what was not synced when its power is lost.
+    Lossy,
 }
 
 /// A disk, mounted where the node has its data. The kernel unmounts it with the last process of the drill.
-#[derive(Debug)]
 pub struct Volume {
     dir: PathBuf,
     disk: Disk,
+    lossy: Option<LossyDisk>,
 }
 
 impl Volume {
@@ -34,8 +37,14 @@ impl Volume {
     pub fn make(dir: &Path, disk: Disk) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let place = dir.to_str().context("expected a path that is text")?;
+        let mut lossy = None;
         match disk {
             Disk::Plain => {}
+            Disk::Lossy => {
+                let backing = PathBuf::from(format!("{place}.backing"));
+                fs::create_dir_all(&backing)?;
+                lossy = Some(LossyDisk::mount(&backing, dir)?);
+            }
             Disk::Memory(mib) => {
                 run(&["mount", "-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs", place])?;
             }
@@ -48,7 +57,7 @@ impl Volume {
                 let _ = fs::remove_dir(dir.join("lost+found"));
             }
         }
-        Ok(Self { dir: dir.to_owned(), disk })
+        Ok(Self { dir: dir.to_owned(), disk, lossy })
     }
 
     /// Where it is mounted.
@@ -59,6 +68,14 @@ impl Volume {
     /// What kind of disk it is.
     pub fn disk(&self) -> Disk {
         self.disk
+    }
+
+    /// The disk that forgets, to take its power.
+    ///
+    /// # Errors
+    /// Where it is another kind of disk.
+    pub fn lossy(&self) -> anyhow::Result<&LossyDisk> {
+        self.lossy.as_ref().context("expected a disk that forgets what was not synced")
     }
 
     /// How many bytes are free.

@@ -47,6 +47,13 @@ fn run(scene: &mut Scene) -> anyhow::Result<()> {
         restart_all(scene, &groups, messages)?;
     }
     scene.nemesis.demand("restarts under a cap", 3)?;
+    let there = load::drain(&scene.world.cluster.addresses(), WAITING)?;
+    let count = there.ids.len() as u64;
+    ensure!(
+        count == messages && there.left == 0,
+        "expected {messages} messages, but {count} came and {} are left",
+        there.left
+    );
     scene.finish()?;
     drop(groups);
     Ok(())

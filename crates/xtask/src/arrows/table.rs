@@ -133,7 +133,13 @@ pub(super) const CRATES: &[Row] = &[
     },
     Row {
         package: "ticketrail-chaos",
-        uses: &["ticketrail-cluster-tests", "ticketrail-client", "ticketrail-history", "ticketrail-load"],
+        uses: &[
+            "ticketrail-cluster-tests",
+            "ticketrail-client",
+            "ticketrail-disk",
+            "ticketrail-history",
+            "ticketrail-load",
+        ],
         outside: None,
         outside_in_tests: &[],
         never_reaches: &[],
