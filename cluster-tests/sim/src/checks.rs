@@ -31,6 +31,11 @@ pub fn waiting(world: &World<'_>, at: usize) -> Option<u64> {
     }
 }
 
+/// Whether a replica has every acknowledged message that its client was not told to be finished among its dead letters.
+pub fn is_accounted_for(world: &World<'_>, at: usize, ledger: &Ledger) -> bool {
+    lost_or_twice(&view_of(world, at), ledger).is_empty()
+}
+
 /// All that does not hold, in words.
 pub fn breaches(world: &World<'_>, ledger: &Ledger) -> Vec<String> {
     let mut breaches = world.truth.breaches();

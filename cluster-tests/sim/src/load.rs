@@ -75,9 +75,10 @@ impl Ledger {
         self.0.lock().done.len()
     }
 
-    /// Clients that were served after `since`.
+    /// Clients that are done, or were served after `since`.
     pub fn served_since(&self, since: Duration) -> usize {
-        self.0.lock().served.values().filter(|at| **at > since).count()
+        let inner = self.0.lock();
+        inner.served.iter().filter(|(client, at)| **at > since || inner.done.contains(*client)).count()
     }
 
     /// Acknowledged messages that nobody was told to be finished and for which nobody may have finished unseen.
@@ -305,6 +306,8 @@ impl Client {
                 .await;
             let Ok(received) = received else { continue };
             for delivery in &received.deliveries {
+                let body = delivery.message.as_ref().map(|message| message.body.clone()).unwrap_or_default();
+                self.trace.tell(&self.name, format_args!("has {body:?} for the {}. time", delivery.receive_count));
                 self.ledger.delivered(&self.name, begun, delivery);
             }
             for delivery in received.deliveries {
@@ -357,6 +360,7 @@ impl Client {
             )) => Outcome::Done,
             Ok(None) | Err(Forgotten) => Outcome::Unknown,
         };
+        self.trace.tell(&self.name, format_args!("{verdict:?} of {body:?}: {outcome:?}"));
         self.ledger.settled(&self.name, self.trace.now(), &body, &verdict, outcome);
     }
 

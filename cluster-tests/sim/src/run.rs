@@ -79,6 +79,7 @@ fn play(world: &mut World<'_>, ledger: &Ledger) -> Result<(), String> {
             && ledger.served_since(healed) == clients
             && world.leader().is_some_and(|leader| checks::waiting(world, leader) == Some(0))
             && is_whole(world)
+            && world.leader().is_some_and(|leader| checks::is_accounted_for(world, leader, ledger))
     })?;
     if !done {
         return Err(format!(

@@ -36,7 +36,7 @@ struct Committed {
 
 impl Truth {
     /// Takes note that `host` has applied an entry, and compares.
-    fn applied(&self, host: &Arc<str>, log: &MemLog, at: LogId, writes: &WriteSet) {
+    fn applied(&self, host: &Arc<str>, log: &MemLog, at: LogId, writes: &WriteSet, trace: &Trace) {
         let hash = hash(writes);
         let record = log.read(GroupId::QUEUES, at.index..at.index + 1, usize::MAX).ok().and_then(|mut it| it.pop());
         let mut inner = self.0.lock();
@@ -49,7 +49,7 @@ impl Truth {
         inner.lead(host, at);
         match inner.entries.get(&at.index) {
             None => {
-                inner.count(&record);
+                inner.count(&record, trace);
                 inner.entries.insert(at.index, Committed { record, writes: hash, by: host.clone() });
             }
             Some(known) if known.record == record && known.writes == hash => {}
@@ -110,7 +110,7 @@ impl Inner {
         }
     }
 
-    fn count(&mut self, record: &LogRecord) {
+    fn count(&mut self, record: &LogRecord, trace: &Trace) {
         let name = match &record.payload {
             Payload::Blank => "blank",
             Payload::Membership(_) => "membership",
@@ -119,6 +119,9 @@ impl Inner {
                     self.breaches.push(format!("entry {} was committed, but it does not decode", record.id.index));
                     return;
                 };
+                for request in &entry.requests {
+                    trace.tell("log", format_args!("{} at {} ms: {request:?}", record.id.index, entry.proposed_at_ms));
+                }
                 for command in entry.requests.iter().filter_map(|request| request.command.as_ref()) {
                     *self.commands.entry(name_of(command)).or_default() += 1;
                 }
@@ -200,7 +203,7 @@ impl StateStore for Witnessed {
                 let breach = format!("{} applied entry {} after {before:?}: one was left out", self.host, at.index);
                 self.truth.0.lock().breaches.push(breach);
             }
-            self.truth.applied(&self.host, &self.log, at, writes);
+            self.truth.applied(&self.host, &self.log, at, writes, &self.trace);
         }
         Ok(())
     }

@@ -67,13 +67,18 @@ async fn apply(node: &NodeSide, change: Change) {
         Ok(()) => {}
         Err(error @ (NotChanged::NotLeader | NotChanged::Unknown)) => {
             tracing::warn!(?change, %error, "the membership was not changed");
+            pause(node).await;
         }
         Err(NotChanged::Refused(error)) => {
             tracing::warn!(?change, error, "the membership was not changed");
-            // Not at once again.
-            let _ = timeout(EVERY, node.wished.notified()).await;
+            pause(node).await;
         }
     }
+}
+
+/// Not at once again: a leader that hands over is refused everything, and this task would keep a processor busy.
+async fn pause(node: &NodeSide) {
+    let _ = timeout(EVERY, node.wished.notified()).await;
 }
 
 /// Hands leadership to the best of the others, if there is one.
