@@ -77,7 +77,7 @@ impl Lines {
         let applied = match (command, answered) {
             (_, Answered::Received(received)) => self.granted(step.view, received)?,
             (Command::Expire(expire), Answered::Expired(expired)) => self.expired(step, lease_now, expire, expired)?,
-            (Command::DeleteQueue(delete), answered) => {
+            (Command::DeleteQueue(delete), answered) if !reply.replayed => {
                 self.removed.extend(delete.queue.as_ref().and_then(|name| step.before.removed.get(name)));
                 words::answered(answered)?
             }
