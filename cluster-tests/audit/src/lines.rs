@@ -87,10 +87,8 @@ impl Lines {
     }
 
     fn granted(&mut self, view: &MemView, received: &Received) -> anyhow::Result<Applied> {
-        let deliveries = match answer(view, &Query::Deliver(received.handles.clone()))? {
-            Answer::Deliveries(deliveries) => deliveries,
-            other => bail!("expected deliveries, but got {other:?}"),
-        };
+        let answered = answer(view, &Query::Deliver(received.handles.clone()))?;
+        let Answer::Deliveries(deliveries) = answered else { bail!("expected deliveries, but got {answered:?}") };
         // A delivery says not which handle it is for, but its token and receive count do.
         let mut tokens: HashMap<(u64, u64, u32), &Delivery> = HashMap::new();
         for delivery in &deliveries {
@@ -143,10 +141,8 @@ impl Lines {
             let Some(id) = self.ids.get(&place).copied() else {
                 bail!("expected to know the message of the lease {named:?}");
             };
-            let message = match answer(step.view, &Query::Get(id))? {
-                Answer::Message(message) => message,
-                other => bail!("expected a message, but got {other:?}"),
-            };
+            let answered = answer(step.view, &Query::Get(id))?;
+            let Answer::Message(message) = answered else { bail!("expected a message, but got {answered:?}") };
             let outcome = match message {
                 None => SettleOutcome::Purged,
                 Some(message) if message.place.queue.0 != named.queue => {

@@ -116,7 +116,7 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(realtime::Realtime),
         Box::new(lost::Lost::default()),
         Box::new(phantom::Phantom),
-        Box::new(refused::Refused::default()),
+        Box::new(refused::Refused),
         Box::new(unique::Unique::default()),
         Box::new(one_lease::OneLease),
         Box::new(fencing::Fencing),

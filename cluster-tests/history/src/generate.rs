@@ -29,7 +29,7 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Line {
     /// Of `history.jsonl`.
-    Event(Event),
+    Event(Box<Event>),
     /// Of `audit.jsonl`.
     Audit(Box<AuditLine>),
 }
@@ -192,7 +192,7 @@ impl Run<'_> {
     fn event(&mut self, p: u32, op: Op, what: What) {
         let event = Event { i: self.next_event, t: self.t, p, op, what };
         self.next_event += 1;
-        (self.sink)(Line::Event(event));
+        (self.sink)(Line::Event(Box::new(event)));
     }
 
     fn now(&self) -> u64 {
@@ -365,10 +365,12 @@ impl Run<'_> {
 
     fn look(&mut self, number: usize) {
         let Some(pending) = self.clients[number].pending.as_mut() else { return };
-        let answer = match &pending.call {
-            Call::Get { id } => Answer::Got(self.model.get(*id)),
-            Call::Stats { q } => Answer::Stats(self.model.stats(q)),
-            _ => return,
+        let answer = if let Call::Get { id } = &pending.call {
+            Answer::Got(self.model.get(*id))
+        } else if let Call::Stats { q } = &pending.call {
+            Answer::Stats(self.model.stats(q))
+        } else {
+            return;
         };
         pending.told = Some(Told { cp: None, ts: 0, node: 1, term: self.term, replayed: false, answer });
     }
@@ -510,10 +512,11 @@ impl Run<'_> {
             (Fate::Refused, _) => self.event(p, op, What::Fail(Refusal::new("NOT_LEADER"))),
             (Fate::Told | Fate::Repeated, Some(told)) => {
                 let client = &mut self.clients[number];
-                match &told.answer {
-                    Answer::Session { s } => client.session = *s,
-                    Answer::Received { d } => client.held.extend(d.iter().map(|delivery| (delivery.tok, delivery.id))),
-                    _ => {}
+                if let Answer::Session { s } = &told.answer {
+                    client.session = *s;
+                }
+                if let Answer::Received { d } = &told.answer {
+                    client.held.extend(d.iter().map(|delivery| (delivery.tok, delivery.id)));
                 }
                 self.event(p, op, What::Ok(told));
             }

@@ -2,7 +2,7 @@
 
 use crate::fast::FastMap;
 use crate::format::{Position, Rid, Token};
-use crate::story::{Got, Settled, Story};
+use crate::story::Story;
 
 /// A history by message, by lease, by request and by position.
 #[derive(Debug, Default)]
@@ -113,9 +113,4 @@ impl Index {
         let to = self.deliveries.partition_point(|got| story.got[*got as usize].v <= v);
         &self.deliveries[from..to]
     }
-}
-
-/// A delivery and a settlement of it by their numbers.
-pub fn pick<'a>(story: &'a Story, got: u32, settle: u32) -> (&'a Got, &'a Settled) {
-    (&story.got[got as usize], &story.settles[settle as usize])
 }

@@ -19,7 +19,7 @@ fn make(seed: u64, ops: u64) -> Made {
     let (mut events, mut audit) = (Vec::new(), Vec::new());
     let options = Options { seed, ops, clients: 6, queues: 2, backlog: 60 };
     let meta = generate(options, &mut |line| match line {
-        Line::Event(event) => events.push(event),
+        Line::Event(event) => events.push(*event),
         Line::Audit(line) => audit.push(*line),
     });
     let meta = meta.unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
@@ -63,7 +63,7 @@ fn mutate(value: &mut Value, path: String, random: &mut Random) -> Option<String
             let path = if path.ends_with("rid") || path.ends_with("cp") { format!("{path}.{number}") } else { path };
             mutate(list.get_mut(number)?, path, random)
         }
-        leaf => {
+        leaf @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
             *leaf = change(leaf, random)?;
             Some(path)
         }

@@ -32,11 +32,13 @@ impl Check for Fencing {
                     format!("at position {cp}{}: {how:?} was refused with {refusal}, but the lease was live", whose())
                 }),
                 SettleOutcome::No(_) => {}
-                took_effect => out.expect(live, || {
-                    format!(
-                        "at position {cp}{}: {how:?} took effect ({took_effect:?}), but the lease was over",
-                        whose()
-                    )
+                SettleOutcome::Acked
+                | SettleOutcome::Dead { .. }
+                | SettleOutcome::Delayed { .. }
+                | SettleOutcome::Readied
+                | SettleOutcome::Extended { .. }
+                | SettleOutcome::Purged => out.expect(live, || {
+                    format!("at position {cp}{}: {how:?} took effect ({outcome:?}), but the lease was over", whose())
                 }),
             }
         }

@@ -5,7 +5,6 @@ use crate::case::Case;
 use crate::model::has_effect;
 use crate::story::{End, SentTold};
 
-#[derive(Default)]
 pub(super) struct Refused;
 
 impl Check for Refused {

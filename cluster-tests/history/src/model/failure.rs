@@ -119,8 +119,13 @@ impl Model {
             SettleOutcome::Readied => 0,
             SettleOutcome::Delayed { due } if *due > now => *due - now,
             SettleOutcome::Purged if unseen => *wait.end(),
-            other => {
-                let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it is {other:?}");
+            SettleOutcome::Acked
+            | SettleOutcome::Dead { .. }
+            | SettleOutcome::Delayed { .. }
+            | SettleOutcome::Extended { .. }
+            | SettleOutcome::Purged
+            | SettleOutcome::No(_) => {
+                let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it is {got:?}");
                 return wrong("the attempt budget and the backoff", text);
             }
         };

@@ -200,12 +200,8 @@ impl Model {
 
     /// Of leases that were granted at the index `at`, those that are still live; any other outcome as it is.
     pub(super) fn live_part(&self, at: u64, applied: Applied) -> Applied {
-        match applied {
-            Applied::Granted { g } => {
-                Applied::Granted { g: g.into_iter().filter_map(|grant| self.still(grant, at)).collect() }
-            }
-            other => other,
-        }
+        let Applied::Granted { g } = applied else { return applied };
+        Applied::Granted { g: g.into_iter().filter_map(|grant| self.still(grant, at)).collect() }
     }
 
     /// A lease as it is now, if it is still live.
@@ -220,10 +216,6 @@ impl Model {
 
 /// Tokens are told where they can still be read, so a repeat may lack them.
 fn without_tokens(applied: &Applied) -> Applied {
-    match applied {
-        Applied::Granted { g } => {
-            Applied::Granted { g: g.iter().map(|grant| Grant { tok: None, ..grant.clone() }).collect() }
-        }
-        other => other.clone(),
-    }
+    let Applied::Granted { g } = applied else { return applied.clone() };
+    Applied::Granted { g: g.iter().map(|grant| Grant { tok: None, ..grant.clone() }).collect() }
 }
