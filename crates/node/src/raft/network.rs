@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
@@ -159,6 +160,7 @@ fn check_regression<R: AsyncRuntime, S: StateStore>(
 struct Window {
     requests: Mutex<VecDeque<Sent>>,
     room: Arc<Semaphore>,
+    owed: AtomicU64,
 }
 
 struct Sent {
@@ -169,7 +171,9 @@ struct Sent {
 
 impl Window {
     fn new() -> Self {
-        Self { requests: Mutex::default(), room: Arc::new(Semaphore::new(IN_FLIGHT_BYTES)) }
+        // The first request is taken before there is a window.
+        let owed = AtomicU64::new(1);
+        Self { requests: Mutex::default(), room: Arc::new(Semaphore::new(IN_FLIGHT_BYTES)), owed }
     }
 
     /// Waits for room, then notes a request.
@@ -185,8 +189,19 @@ impl Window {
     /// Takes out the oldest request, which is answered.
     fn pop(&self) -> Option<Sent> {
         let sent = self.requests.lock().pop_front()?;
+        self.owed.fetch_sub(1, Ordering::Relaxed);
         self.room.add_permits(usize::try_from(sent.permits).unwrap_or(0));
         Some(sent)
+    }
+
+    /// One more request was taken from openraft.
+    fn owe(&self) {
+        self.owed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests taken from openraft that are not answered, whether they were sent or not.
+    fn owed(&self) -> u64 {
+        self.owed.load(Ordering::Relaxed)
     }
 
     /// When the oldest request was sent.
@@ -235,8 +250,9 @@ impl<S: StateStore> Answers<S> {
         let response = loop {
             match timeout(self.links.silence, self.responses.message()).await {
                 Ok(Ok(Some(response))) => break response,
-                Ok(Ok(None)) if self.window.oldest().is_none() => return Ok(None),
-                // Told as an error: openraft keeps the log for a stream that ends in peace.
+                Ok(Ok(None)) if self.window.owed() == 0 => return Ok(None),
+                // Told as an error: openraft takes a stream that ends in peace for one to go on with, keeps the log for
+                // it, and may go on with what it had to send before a snapshot, which the log no longer has.
                 Ok(Ok(None)) => return Err(unreachable("the stream has ended before the answer".into())),
                 Ok(Err(status)) => return Err(unreachable(status.to_string())),
                 Err(_) => {
@@ -296,7 +312,8 @@ impl<R: AsyncRuntime, S: StateStore> RaftNetworkV2<Types<R>> for Way<R, S> {
             let mut client = self.client(self.lane).map_err(RPCError::Unreachable)?;
             let window = Arc::new(Window::new());
             let (target, links, sent) = (self.target, self.links.clone(), window.clone());
-            let requests = stream::iter([first]).chain(input).then(move |request| {
+            let owed = window.clone();
+            let requests = stream::iter([first]).chain(input.inspect(move |_| owed.owe())).then(move |request| {
                 let (links, sent) = (links.clone(), sent.clone());
                 async move {
                     let committed = request.leader_commit.map(|id| id.index);
