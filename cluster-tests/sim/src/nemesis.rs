@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ticketrail_history::format::Phase;
+
 use crate::disk::Failure;
 use crate::operator::Order;
 use crate::rng::Rng;
@@ -243,6 +245,10 @@ impl Nemesis {
         }
         let (name, leads) = (world.places[at].name.clone(), world.leader() == Some(at));
         world.trace.tell("nemesis", format_args!("{} {name}, leader {leads}", kind.name()));
+        // The world is simulated: what is done to it is done.
+        for phase in [Phase::Begin, Phase::Effect] {
+            world.recorder.nemesis(kind.name(), &name, phase, "");
+        }
         world.count(kind.name());
     }
 
@@ -419,6 +425,7 @@ impl Nemesis {
 
     fn cure(&mut self, world: &mut World<'_>, fault: &Lasting) {
         world.trace.tell("nemesis", format_args!("{} is over: {:?}", fault.kind.name(), fault.cure));
+        world.recorder.nemesis(fault.kind.name(), "", Phase::End, "");
         match &fault.cure {
             Cure::Mend(cuts) => {
                 for (from, to) in cuts {
