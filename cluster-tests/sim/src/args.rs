@@ -16,6 +16,8 @@ pub struct Args {
     pub jobs: Option<usize>,
     /// Where the trace goes.
     pub trace: Option<PathBuf>,
+    /// Where the history of the run is kept.
+    pub keep: Option<PathBuf>,
     /// Which lines of the nodes' own log are shown.
     pub log: Option<String>,
     /// Whether the nodes draw their random numbers from the operating system.
@@ -43,6 +45,7 @@ impl Args {
                 "--seed" => args.seed = Some(number(&word, &value()?)?),
                 "--jobs" => args.jobs = Some(usize::try_from(number(&word, &value()?)?).unwrap_or(usize::MAX).max(1)),
                 "--trace" => args.trace = Some(value()?.into()),
+                "--keep" => args.keep = Some(value()?.into()),
                 "--log" => args.log = Some(value()?),
                 _ => return Err(format!("expected one of the options below, but got {word}\n\n{USAGE}")),
             }

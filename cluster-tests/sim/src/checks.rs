@@ -1,45 +1,26 @@
 //! What must hold when a run is over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
-use ticketrail_core::command::QueueRef;
-use ticketrail_core::query::MessageState;
-use ticketrail_core::{Answer, MemView, Query, View, Write, answer, invariants, limits};
+use ticketrail_audit::{replay, write_audit};
+use ticketrail_core::{GroupId, MemView, View, Write, invariants};
+use ticketrail_history::format::{Expect, Meta};
+use ticketrail_history::{RunDir, judge};
+use ticketrail_storage::log::RaftLog as _;
+use ticketrail_storage::mem::MemLog;
 use ticketrail_storage::state::StateStore as _;
 
-use crate::load::{Ledger, QUEUE};
 use crate::world::World;
 
-/// The dead letters of the clients' queue.
-const DEAD: &str = "orders.dlq";
+/// How soon after the last fault an enqueue has to succeed.
+const SERVED_MS: u64 = 10_000;
 
-/// Messages of the clients' queue that are not finished, as a replica has it.
-pub fn waiting(world: &World<'_>, at: usize) -> Option<u64> {
-    let asked = Query::Queue(queue(QUEUE));
-    let told = world.places[at].disk.contents().state.read(|view| answer(view, &asked)).ok()?;
-    match told {
-        Answer::Queue(Some(info)) => Some(info.stats.ready + info.stats.delayed + info.stats.leased),
-        Answer::Queue(None) => Some(0),
-        Answer::Clock(_)
-        | Answer::Queues(_)
-        | Answer::Messages(_)
-        | Answer::Message(_)
-        | Answer::Deliveries(_)
-        | Answer::Leases(_)
-        | Answer::Seen(_) => None,
-    }
-}
-
-/// Whether a replica has every acknowledged message that its client was not told to be finished among its dead letters.
-pub fn is_accounted_for(world: &World<'_>, at: usize, ledger: &Ledger) -> bool {
-    lost_or_twice(&view_of(world, at), ledger).is_empty()
-}
-
-/// All that does not hold, in words.
-pub fn breaches(world: &World<'_>, ledger: &Ledger) -> Vec<String> {
+/// All that does not hold of the replicas, in words.
+pub fn replicas(world: &World<'_>) -> Vec<String> {
     let mut breaches = world.truth.breaches();
-    breaches.extend(ledger.breaches());
     let views: Vec<MemView> = (0..world.places.len()).map(|at| view_of(world, at)).collect();
     for (at, view) in views.iter().enumerate() {
         let name = &world.places[at].name;
@@ -50,45 +31,48 @@ pub fn breaches(world: &World<'_>, ledger: &Ledger) -> Vec<String> {
             breaches.push(format!("the states of {} and {name} differ: {difference}", world.places[0].name));
         }
     }
-    if let Some(view) = views.first() {
-        breaches.extend(lost_or_twice(view, ledger));
-    }
     breaches
 }
 
-/// Messages that are neither finished nor dead, and such that are both.
-fn lost_or_twice(view: &MemView, ledger: &Ledger) -> Vec<String> {
-    let dead = match dead(view) {
-        Ok(dead) => dead,
-        Err(why) => return vec![why],
-    };
-    let lost = ledger.unfinished().into_iter().filter(|body| !dead.contains(body));
-    let lost =
-        lost.map(|body| format!("{body:?} was acknowledged, and is neither finished nor a dead letter: it is lost"));
-    let both = ledger.finished().into_iter().filter(|body| dead.contains(body));
-    let both = both.map(|body| format!("a worker was told that {body:?} is finished, but it is a dead letter"));
-    lost.chain(both).collect()
-}
-
-/// The bodies of all dead letters.
-fn dead(view: &MemView) -> Result<BTreeSet<Bytes>, String> {
-    let mut bodies = BTreeSet::new();
-    let mut after = Bytes::new();
-    loop {
-        let asked = Query::Peek { queue: queue(DEAD), state: MessageState::Ready, after, limit: limits::PAGE };
-        let told = answer(view, &asked).map_err(|fault| format!("the dead letters cannot be read: {fault}"))?;
-        let Answer::Messages(page) = told else { return Err("expected dead letters, but got another answer".into()) };
-        let Some(page) = page else { return Ok(bodies) };
-        bodies.extend(page.messages.into_iter().map(|message| message.content.body));
-        if page.next.is_empty() {
-            return Ok(bodies);
-        }
-        after = page.next;
+/// What clients were told, held against what was committed: all that does not hold, in words.
+///
+/// `dir` has what the clients recorded; what the nodes applied is written beside it. `healed`: when the last fault was
+/// over; `None`: the run did not come so far, and nothing is demanded of its end.
+pub fn history(world: &World<'_>, dir: &Path, healed: Option<Duration>) -> Result<Vec<String>, String> {
+    let log = whole_log(world);
+    let Some(last) = log.state(GroupId::QUEUES).last.map(|id| id.index) else { return Ok(Vec::new()) };
+    let state = world.places[0].disk.contents().state;
+    let mut breaches = Vec::new();
+    if let Err(why) = replay::check(&log, &*state) {
+        breaches.push(format!("the log does not give the state of {}: {why:#}", world.places[0].name));
     }
+    write_audit(dir, &log, last).map_err(|error| format!("expected to write down what was applied, but {error:#}"))?;
+    let run = RunDir::new(dir);
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let meta = Meta {
+        seed: world.options.seed,
+        options: BTreeMap::from([("all".to_owned(), world.options.to_string())]),
+        jump_ms: world.jumped_ms(),
+        healed_at: healed.map(nanos),
+        drained: healed.is_some(),
+        expect: Expect { heal_ms: healed.map(|_| SERVED_MS), ..Expect::default() },
+        ..Meta::default()
+    };
+    run.write_meta(&meta).map_err(|error| format!("expected to write down what the run was, but {error}"))?;
+    let report = judge(&run).map_err(|error| format!("expected to read the history, but {error}"))?;
+    for (name, findings) in &report.checks {
+        breaches.extend(findings.violations.iter().map(|text| format!("{name}: {text}")));
+        breaches.extend(findings.invalid.iter().map(|text| format!("{name}: the run does not count: {text}")));
+    }
+    Ok(breaches)
 }
 
-fn queue(name: &str) -> QueueRef {
-    QueueRef { namespace: "default".into(), name: name.into() }
+/// All entries that were committed, in one log.
+fn whole_log(world: &World<'_>) -> MemLog {
+    let log = MemLog::new();
+    // In memory, and without a gap: each replica applies one entry after the other.
+    log.append(GroupId::QUEUES, world.truth.records(), Box::new(|_| {}));
+    log
 }
 
 fn view_of(world: &World<'_>, at: usize) -> MemView {

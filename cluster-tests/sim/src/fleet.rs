@@ -31,14 +31,16 @@ const ENOUGH: u64 = 100;
 /// What must have happened in enough seeds, beside each kind of fault.
 const EFFECTS: &[&str] = &[
     "leaders",
-    "snapshots installed",
+    "log: snapshots installed",
     "unsynced operations lost",
     "unflushed commits lost",
     "nodes that gave up",
     "log: expire",
-    "told: leases lost",
-    "told: attempts that failed",
-    "told: settled",
+    "seen: leases_lost",
+    "seen: dead",
+    "told: enqueue answered",
+    "told: commit answered",
+    "told: enqueue unknown",
 ];
 
 /// One seed to run.

@@ -2,16 +2,18 @@
 //!
 //! - [`options`]: what a run is made of, all of it from the seed; [`rng`]: the seed's random numbers;
 //! - [`world`]: the hosts and the network; [`place`]: where a node runs; [`disk`]: what it keeps; [`net`]: gRPC over the
-//!   simulated network; [`operator`]: changes the membership;
+//!   simulated network; [`clients`]: who uses the nodes; [`operator`]: changes the membership;
 //! - [`nemesis`]: what goes wrong;
+//! - [`truth`]: what was committed, and whether the replicas agree; [`checks`]: what must hold in the end; [`trace`]: what
+//!   happened when;
+//! - [`mod@run`]: one seed; [`report`]: what is said of it; [`fleet`]: many seeds; [`args`]: what is asked for.
 //! - [`planted`]: bugs on purpose, and the hunt for each;
-//! - [`truth`]: what was committed, and whether the replicas agree; [`trace`]: what happened when.
 
 pub mod args;
 pub mod checks;
+pub mod clients;
 pub mod disk;
 pub mod fleet;
-pub mod load;
 pub mod nemesis;
 pub mod net;
 pub mod operator;

@@ -59,7 +59,15 @@ fn one(seed: u64, args: &Args) -> Result<ExitCode, String> {
             std::process::exit(i32::from(STUCK));
         }
     });
-    let verdict = run(&options, &trace)?;
+    let scratch = std::env::temp_dir().join(format!("ticketrail-sim-run-{}", std::process::id()));
+    let dir = args.keep.as_ref().unwrap_or(&scratch);
+    std::fs::create_dir_all(dir).map_err(|error| format!("expected to make {}, but {error}", dir.display()))?;
+    let verdict = run(&options, &trace, dir);
+    if args.keep.is_none() {
+        // What is left is in the folder for such things.
+        let _ = std::fs::remove_dir_all(&scratch);
+    }
+    let verdict = verdict?;
     drop(over);
     if args.quiet {
         print!("{}", report::to_lines(&verdict));

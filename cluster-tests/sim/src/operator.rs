@@ -74,7 +74,7 @@ impl Operator {
 }
 
 async fn ask(dialer: &Dialer, host: &str, order: &Order) -> Result<(), String> {
-    let mut client = ClusterServiceClient::new(dialer.client(&format!("{host}:{CLIENT_PORT}"))?);
+    let mut client = ClusterServiceClient::new(dialer.client(&format!("{host}:{CLIENT_PORT}")));
     let asked = match order {
         Order::Transfer(node) => client.transfer_leader(v1::TransferLeaderRequest { node: *node }).await.map(drop),
         Order::Remove(node) => client.remove_member(v1::RemoveMemberRequest { node: *node }).await.map(drop),

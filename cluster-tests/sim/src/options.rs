@@ -35,13 +35,13 @@ pub struct Options {
     /// How far the wall clocks of the nodes are off at first, in milliseconds.
     pub skews_ms: [i64; 3],
     /// Clients that enqueue.
-    pub producers: u64,
+    pub producers: u32,
     /// Clients that receive and settle.
-    pub workers: u64,
-    /// Messages that each producer enqueues.
-    pub messages: u64,
-    /// The pause between two calls of a producer, at most, in milliseconds.
-    pub pause_ms: u64,
+    pub workers: u32,
+    /// Calls a second of all producers together.
+    pub rate: u32,
+    /// The lease that workers ask for, in milliseconds.
+    pub lease_ms: u64,
     /// How long faults are injected, in milliseconds.
     pub safety_ms: u64,
     /// The pause between two faults, at most, in milliseconds.
@@ -84,16 +84,21 @@ impl Options {
             slow_refusals_percent: *rng.pick(&[0, 50, 100]).unwrap_or(&0),
             random_order: rng.chance(50),
             skews_ms,
-            producers: rng.between(1, 3),
-            workers: rng.between(1, 3),
-            messages: rng.between(20, 60),
-            pause_ms: rng.between(20, 150),
+            producers: small(rng.between(2, 3)),
+            // So many that each queue has one.
+            workers: 8,
+            rate: small(rng.between(8, 30)),
+            lease_ms: rng.between(1_000, 2_000),
             safety_ms: rng.between(5_000, 10_000),
             calm_ms: rng.between(200, 1_500),
             kinds,
             plain: false,
         }
     }
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl fmt::Display for Options {
@@ -111,8 +116,8 @@ impl fmt::Display for Options {
         writeln!(f, "  wall clocks off by {:?} ms at first", self.skews_ms)?;
         writeln!(
             f,
-            "  load: {} producers of {} messages with pauses up to {} ms, {} workers",
-            self.producers, self.messages, self.pause_ms, self.workers
+            "  load: {} producers with {} calls a second, {} workers with leases of {} ms",
+            self.producers, self.rate, self.workers, self.lease_ms
         )?;
         writeln!(f, "  faults for {} ms with pauses up to {} ms: {:?}", self.safety_ms, self.calm_ms, self.kinds)?;
         if self.plain {

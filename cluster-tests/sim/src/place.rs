@@ -46,6 +46,8 @@ pub struct Place {
     named: Vec<String>,
     /// How far its wall clock is off, in milliseconds.
     skew_ms: AtomicI64,
+    /// How far it was moved, all moves together, in milliseconds.
+    jumped_ms: AtomicU64,
     boots: AtomicU64,
     stop: Notify,
     running: Mutex<Running>,
@@ -71,6 +73,7 @@ impl Place {
             trace: trace.clone(),
             named: named.to_vec(),
             skew_ms: AtomicI64::new(0),
+            jumped_ms: AtomicU64::new(0),
             boots: AtomicU64::new(0),
             stop: Notify::new(),
             running: Mutex::default(),
@@ -106,6 +109,7 @@ impl Place {
     /// Moves the wall clock.
     pub fn jump(&self, ms: i64) {
         self.skew_ms.fetch_add(ms, Ordering::Relaxed);
+        self.jumped_ms.fetch_add(ms.unsigned_abs(), Ordering::Relaxed);
         if let Some(clock) = &self.running.lock().clock {
             clock.jump(ms);
         }
@@ -114,6 +118,11 @@ impl Place {
     /// How far the wall clock is off, in milliseconds.
     pub fn skew_ms(&self) -> i64 {
         self.skew_ms.load(Ordering::Relaxed)
+    }
+
+    /// How far the wall clock was moved, all moves together, in milliseconds.
+    pub fn jumped_ms(&self) -> u64 {
+        self.jumped_ms.load(Ordering::Relaxed)
     }
 
     /// Runs the process of the node, from its start until the host is crashed.

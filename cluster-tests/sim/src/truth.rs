@@ -231,6 +231,7 @@ impl StateStore for Witnessed {
     fn install(&self, checkpoint: &MemCheckpoint) -> Result<(), StateError> {
         let at = self.state.checkpoint_applied(checkpoint).last.map(|id| id.index);
         self.trace.tell(&self.host, format_args!("installs a snapshot of {at:?}"));
+        *self.truth.0.lock().commands.entry("snapshots installed").or_default() += 1;
         self.state.install(checkpoint)
     }
 

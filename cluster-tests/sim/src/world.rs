@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use ticketrail_history::Recorder;
 use ticketrail_node::Role;
 use turmoil::{Builder, Sim};
 
@@ -32,6 +33,8 @@ pub struct World<'w> {
     pub trace: Trace,
     /// What was committed.
     pub truth: Truth,
+    /// Where faults are written down.
+    pub recorder: Recorder,
     /// Who changes the membership.
     pub operator: Arc<Operator>,
     /// How often what happened.
@@ -47,7 +50,7 @@ pub struct World<'w> {
 
 impl World<'_> {
     /// Three nodes on empty disks, which found a cluster.
-    pub fn new(options: Options, trace: Trace) -> Self {
+    pub fn new(options: Options, trace: Trace, recorder: Recorder) -> Self {
         let mut builder = Builder::new();
         builder
             .rng_seed(options.seed)
@@ -66,6 +69,7 @@ impl World<'_> {
             places: Vec::new(),
             clients: Vec::new(),
             truth: Truth::default(),
+            recorder,
             operator: Arc::new(Operator::new(&trace)),
             counts: BTreeMap::new(),
             sim: builder.build(),
@@ -116,6 +120,11 @@ impl World<'_> {
     /// Simulated time since the start.
     pub fn elapsed(&self) -> Duration {
         self.sim.elapsed()
+    }
+
+    /// How far the wall clocks of all nodes were moved, all moves together, in milliseconds.
+    pub fn jumped_ms(&self) -> u64 {
+        self.places.iter().map(|place| place.jumped_ms()).sum()
     }
 
     /// One more of `what`.
@@ -234,7 +243,12 @@ impl World<'_> {
 
     /// The Raft ids of the members with a vote, as the leader sees them; `None`: nobody leads, or a change is under way.
     pub fn voters(&self) -> Option<BTreeSet<u64>> {
-        let cluster = self.places[self.leader()?].node()?.cluster();
+        self.voters_as_seen_by(self.leader()?)
+    }
+
+    /// The same, as a node sees them.
+    pub fn voters_as_seen_by(&self, at: usize) -> Option<BTreeSet<u64>> {
+        let cluster = self.places[at].node()?.cluster();
         let voters = cluster.members.into_iter().filter(|member| member.voter).map(|member| member.node);
         (!cluster.changing).then(|| voters.collect())
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prost::Message as _;
 use ticketrail_core::reply::{
     Full, LeaseLost, LimitReached, Part, PartRefused, QueueNamed, RejectionRecord, RequestIdOld,
 };
@@ -14,7 +15,7 @@ use ticketrail_node::ChangeError;
 use ticketrail_node::call::{CallError, Unavailable};
 use ticketrail_proto::{reason, v1};
 use tonic::{Code, Status};
-use tonic_types::{ErrorDetails, StatusExt as _};
+use tonic_types::pb;
 
 /// When to try again where the disk is nearly full: room is made by hand or by compaction, in seconds.
 const DISK_RETRY: Duration = Duration::from_secs(2);
@@ -131,19 +132,38 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Status {
-        let mut details = ErrorDetails::new();
-        details.set_error_info(refusal.reason, reason::DOMAIN, refusal.metadata.into_iter().collect::<Metadata>());
-        if let Some(after) = refusal.retry_after {
-            details.set_retry_info(Some(after));
+        let Refusal { code, reason, message, metadata, retry_after, field } = refusal;
+        let mut details = Vec::new();
+        if let Some(after) = retry_after {
+            details.push(detail("RetryInfo", &pb::RetryInfo { retry_delay: Some(crate::convert::duration(after)) }));
         }
-        if let Some(error) = refusal.field {
-            details.add_bad_request_violation(error.field, error.reason);
+        details
+            .push(detail("ErrorInfo", &ErrorInfo { reason: reason.into(), domain: reason::DOMAIN.into(), metadata }));
+        if let Some(FieldError { field, reason: description }) = field.map(|error| *error) {
+            let violation = pb::bad_request::FieldViolation { field, description, ..Default::default() };
+            details.push(detail("BadRequest", &pb::BadRequest { field_violations: vec![violation] }));
         }
-        Status::with_error_details(refusal.code, refusal.message, details)
+        let status = pb::Status { code: code.into(), message: message.clone(), details };
+        Status::with_details(code, message, status.encode_to_vec().into())
     }
 }
 
-type Metadata = std::collections::HashMap<String, String>;
+/// `google.rpc.ErrorInfo`, with its metadata in the order of their names. The generated one has a hash map, whose order is
+/// another one in each process.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ErrorInfo {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    domain: String,
+    #[prost(btree_map = "string, string", tag = "3")]
+    metadata: BTreeMap<String, String>,
+}
+
+/// A detail of an error: a message of `google.rpc` by its name.
+fn detail(name: &str, message: &impl prost::Message) -> prost_types::Any {
+    prost_types::Any { type_url: format!("type.googleapis.com/google.rpc.{name}"), value: message.encode_to_vec() }
+}
 
 impl From<FieldError> for Refusal {
     fn from(error: FieldError) -> Self {
@@ -342,6 +362,8 @@ impl From<CallError> for Refusal {
 #[cfg(test)]
 mod tests {
     use ticketrail_core::reply::{Empty, Invalid};
+
+    use tonic_types::StatusExt as _;
 
     use super::*;
 

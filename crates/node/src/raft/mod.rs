@@ -354,7 +354,18 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Membership for Group<R, L, S> {
             Change::Voters(voters) => ChangeMembers::ReplaceAllVoters(voters),
             Change::Remove(nodes) => ChangeMembers::RemoveNodes(nodes),
         };
-        Box::pin(async move { self.raft.change_membership(change, false).await.map(drop).map_err(not_changed) })
+        Box::pin(async move {
+            // A leader that has removed itself leads until that is committed. openraft does not expect more of it.
+            let leaves = {
+                let metrics = self.raft.server_metrics();
+                let metrics = metrics.borrow_watched();
+                !metrics.membership_config.membership().voter_ids().any(|voter| voter == metrics.id)
+            };
+            if leaves {
+                return Err(NotChanged::NotLeader);
+            }
+            self.raft.change_membership(change, false).await.map(drop).map_err(not_changed)
+        })
     }
 
     fn transfer_leader(&self, node: u64) -> BoxFuture<'_, ()> {
