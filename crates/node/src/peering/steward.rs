@@ -129,13 +129,17 @@ fn has_name(members: &Members, id: u64, name: &str) -> bool {
     members.nodes.get(&id).is_some_and(|member| member.name == name)
 }
 
-/// Members without a vote, and without life, whose name another one has now.
+/// Members without a vote, and without life, whose name a newer one has now. Not those whose name an older one still has:
+/// they are about to take its place.
 fn leftover(node: &NodeSide, members: &Members) -> Option<Change> {
     let replaced = |id: &u64| {
         let name = members.nodes.get(id).map(|member| &member.name);
         !members.is_voter(*id)
             && !is_alive(node, *id)
-            && members.nodes.iter().any(|(other, member)| members.is_voter(*other) && Some(&member.name) == name)
+            && members
+                .nodes
+                .iter()
+                .any(|(other, member)| other > id && members.is_voter(*other) && Some(&member.name) == name)
     };
     let gone: BTreeSet<u64> = members.nodes.keys().copied().filter(replaced).collect();
     (!gone.is_empty()).then_some(Change::Remove(gone))

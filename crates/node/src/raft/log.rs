@@ -45,6 +45,11 @@ impl<L: RaftLog> GroupLog<L> {
         self.appended.load(Ordering::Relaxed)
     }
 
+    /// Up to where it is purged.
+    pub(crate) fn purged(&self) -> Option<u64> {
+        self.log.state(self.group).purged.map(|id| id.index)
+    }
+
     /// Payload bytes that the log holds.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.log.held_bytes(self.group)
@@ -82,7 +87,9 @@ impl<R: AsyncRuntime, L: RaftLog> RaftLogReader<Types<R>> for GroupLog<L> {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
-        self.read(start..end, READ_BYTES)
+        let entries = self.read(start..end, READ_BYTES)?;
+        // Where the first ones have been purged meanwhile there is a gap: what is behind it must not be sent.
+        Ok(if entries.first().is_some_and(|first| first.log_id.index > start) { Vec::new() } else { entries })
     }
 
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend

@@ -113,6 +113,10 @@ pub(crate) async fn start<R: Runtime, L: RaftLog, S: StateStore>(
         sender: Sender::new(state.clone(), config.work, config.clock.clone(), rate, snapshots.sent),
         clock: config.clock.clone(),
         silence: Duration::from_millis((4 * config.heartbeat_ms).max(2_000)),
+        purged: {
+            let log = log.clone();
+            Arc::new(move || log.purged())
+        },
     });
     let starting = Raft::new(config.node_id, raft_config, Network { links }, log.clone(), machine);
     let raft = R::enter(|| config.random.seed(), starting).await.map_err(stopped)?;

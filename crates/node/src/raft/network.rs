@@ -50,6 +50,8 @@ pub(crate) struct Links<S> {
     pub(crate) clock: Clock,
     /// How long a follower with requests out may be silent.
     pub(crate) silence: Duration,
+    /// Up to where this node's log is purged.
+    pub(crate) purged: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
 }
 
 /// Makes the ways to the members.
@@ -167,6 +169,8 @@ struct Sent {
     at: Instant,
     permits: u32,
     committed: Option<u64>,
+    /// The entry after it is purged: only a snapshot helps.
+    behind: bool,
 }
 
 impl Window {
@@ -177,13 +181,13 @@ impl Window {
     }
 
     /// Waits for room, then notes a request.
-    async fn push(&self, clock: &Clock, bytes: usize, committed: Option<u64>) {
+    async fn push(&self, clock: &Clock, bytes: usize, committed: Option<u64>, behind: bool) {
         let permits = u32::try_from(bytes.clamp(REQUEST_BYTES, IN_FLIGHT_BYTES)).unwrap_or(u32::MAX);
         // Never closed.
         if let Ok(permit) = self.room.acquire_many(permits).await {
             permit.forget();
         }
-        self.requests.lock().push_back(Sent { at: clock.now(), permits, committed });
+        self.requests.lock().push_back(Sent { at: clock.now(), permits, committed, behind });
     }
 
     /// Takes out the oldest request, which is answered.
@@ -270,6 +274,10 @@ impl<S: StateStore> Answers<S> {
         let Some(sent) = self.window.pop() else {
             return Err(unreachable("an answer to nothing".into()));
         };
+        if sent.behind {
+            // openraft would go on asking the log for what is not there. A stream that ends is begun anew, with a snapshot.
+            return Err(unreachable("the log is purged beyond what it has".into()));
+        }
         let result = wire::append_result_from(response).map_err(|error| unreachable(error.to_string()))?;
         Ok(Some((result, sent.committed)))
     }
@@ -317,7 +325,9 @@ impl<R: AsyncRuntime, S: StateStore> RaftNetworkV2<Types<R>> for Way<R, S> {
                 let (links, sent) = (links.clone(), sent.clone());
                 async move {
                     let committed = request.leader_commit.map(|id| id.index);
-                    sent.push(&links.clock, bytes_of::<R>(&request), committed).await;
+                    let behind = request.entries.is_empty()
+                        && request.prev_log_id.is_some_and(|previous| Some(previous.index) < (links.purged)());
+                    sent.push(&links.clock, bytes_of::<R>(&request), committed, behind).await;
                     wire::append(links.peers.header(target), request)
                 }
             });
