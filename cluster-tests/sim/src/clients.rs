@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use ticketrail_history::Recorder;
-use ticketrail_load::{Client, Dial, Load, Patience, Plan};
+use ticketrail_load::{Client, Dial, Load, Mix, Patience, Plan};
 
 use crate::options::Options;
 use crate::place::CLIENT_PORT;
@@ -86,6 +86,9 @@ fn plan(options: &Options) -> Plan {
         work: Duration::ZERO..Duration::from_millis(40),
         look: Duration::from_millis(250),
         backoff: (Duration::from_millis(200), Duration::from_secs(1)),
+        // So that messages use their attempts up within seconds.
+        max_attempts: 2,
+        mix: Mix { retries: 12, ..Mix::default() },
         patience: Patience {
             attempt: Duration::from_millis(1_500),
             whole: Duration::from_secs(8),

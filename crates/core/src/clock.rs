@@ -17,10 +17,10 @@ pub(crate) fn advance(header: &mut Header, term: u64, proposed_at: Timestamp) {
         header.lease_ms = header.lease_ms.saturating_add(step);
     } else {
         header.cluster_ms = header.cluster_ms.saturating_add(step);
-        header.term = term;
-        if is_planted(Bug::LeaseClockJumps) {
+        if is_planted(Bug::LeaseClockJumps) && header.term > 0 {
             header.lease_ms = header.lease_ms.saturating_add(step);
         }
+        header.term = term;
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::deploy_tools;
 use crate::libtest::{Reader, Tally};
+use crate::planted;
 use crate::report::Report;
 use crate::workspace::{Profile, RAIL_BIN, Workspace};
 
@@ -24,12 +25,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     Ok(report.finish())
 }
 
-/// Adds the build of `rail` and all tests of the workspace to `report`.
+/// Adds the build of `rail`, all tests of the workspace and a hunt for planted bugs to `report`.
 pub(crate) fn add_all_tests(workspace: &Workspace, report: &mut Report) {
     report.tests("tests", || {
         let rail = workspace.build_rail(Profile::Dev)?;
         run_tests(workspace, &["--workspace".to_owned()], Some(&rail))
     });
+    report.step("planted bugs", || planted::few(workspace));
 }
 
 /// Runs the tests of the packages that `selection` names to cargo, shows their output and counts.
