@@ -9,7 +9,6 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use ticketrail_core::command::QueueRef;
-use ticketrail_core::planted::{Bug, is_planted};
 use ticketrail_core::reply::{Answered, Handle, Invalid};
 use ticketrail_core::{Command, Entry, Rejection, Reply, Request};
 use tokio::sync::watch;
@@ -190,9 +189,6 @@ impl Proposer {
                     if pending.repeat { Resolution::Unknown } else { Resolution::Unavailable(Unavailable::NoQuorum) };
                 self.tell(pending, resolution);
                 continue;
-            }
-            if in_doubt && is_planted(Bug::DoubtForgotten) {
-                pending.request.id = None;
             }
             if !pending.repeat {
                 pending.fate.put_back();
