@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
     audit.finish()?;
     let run = RunDir::new(dir.path());
     run.write_meta(&meta)?;
-    println!("made in {:.1} s", begin.elapsed().as_secs_f64());
+    println!("made in {:.1} s; all received: {}", begin.elapsed().as_secs_f64(), meta.drained);
     let begin = Instant::now();
     let report = judge(&run)?;
     let judged = begin.elapsed().as_secs_f64();

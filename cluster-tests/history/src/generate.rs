@@ -125,6 +125,7 @@ struct Run<'a> {
     leases: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
     last_system: u64,
     draining: bool,
+    closing: bool,
 }
 
 /// Makes a history; `sink` gets its lines, those of each file in their order. Returns what `meta.json` must say. An error
@@ -148,6 +149,7 @@ pub fn generate(options: Options, sink: &mut dyn FnMut(Line)) -> Result<Meta, St
         leases: BinaryHeap::new(),
         last_system: 0,
         draining: false,
+        closing: false,
     };
     run.entry(vec![(None, 0, Command::Init)])?;
     for number in 0..options.queues {
@@ -210,8 +212,9 @@ impl Run<'_> {
     fn drain(&mut self) -> Result<bool, String> {
         self.draining = true;
         for _ in 0..self.options.ops * 20 + 1_000_000 {
-            let idle = self.clients.iter().all(|client| client.pending.is_none() && client.held.is_empty());
-            if idle && self.model.depth() == 0 {
+            // Once nothing is there, nobody begins anything; what was asked is still answered.
+            self.closing = self.model.depth() == 0;
+            if self.closing && self.clients.iter().all(|client| client.pending.is_none()) {
                 return Ok(true);
             }
             // Time passes faster, for leases must run out.
@@ -229,6 +232,7 @@ impl Run<'_> {
         }
         let number = self.random.below(self.clients.len() as u64) as usize;
         match &self.clients[number].pending {
+            None if self.closing => {}
             None => self.begin(number),
             Some(Pending { told: None, fate: Fate::Refused | Fate::Vanished, .. }) => self.end(number),
             Some(Pending { told: None, .. }) if self.t < self.down_until => {}

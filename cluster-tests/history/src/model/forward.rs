@@ -1,7 +1,7 @@
 //! The model run forward: what comes of a command, where the log does not tell it. So legal histories are made for tests
 //! of the checker itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::Failed;
 use super::queue::State;
@@ -176,6 +176,8 @@ impl Model {
 
     fn forward_expire(&self, leases: &[ExpiredLease], pick: &mut dyn FnMut(u64) -> u64) -> Applied {
         let mut given = Given::default();
+        // The list may name a lease twice: it ends once.
+        let mut ended = BTreeSet::new();
         let mut l = Vec::new();
         for (number, lease) in (0u32..).zip(leases) {
             let Some(queue) = self.queues.get(&lease.queue) else { continue };
@@ -184,7 +186,7 @@ impl Model {
                 State::Leased { granted, end, .. } => granted == lease.granted && end <= self.lease_now,
                 State::Delayed { .. } | State::Ready => false,
             };
-            if over {
+            if over && ended.insert((lease.queue, lease.sequence)) {
                 let outcome = if lease.sequence < queue.purged_below {
                     SettleOutcome::Purged
                 } else {
