@@ -36,7 +36,7 @@ impl Clients {
             let dialer = &dialers[(client % HOSTS) as usize];
             dialer.client(&nodes[node])
         });
-        let seed = Rng::new(options.seed).fork("load").next();
+        let seed = Rng::new(options.seed).fork("load").draw();
         let (load, clients) = Load::new(&plan(&options), count, dial, recorder.clone(), seed);
         let ended = Arc::new(AtomicUsize::new(0));
         let count = clients.len();

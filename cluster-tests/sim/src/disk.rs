@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ticketrail_storage::home::MemHome;
 use ticketrail_storage::mem::{MemLog, MemState};
-use tokio::time::sleep;
 
+use crate::poll::pause;
 use crate::rng::Rng;
 
 /// What is on a disk.
@@ -151,7 +151,7 @@ pub async fn work(disk: Arc<Disk>, log: Arc<MemLog>, mut rng: Rng) {
     loop {
         let unsynced = poll_fn(|context| log.poll_unsynced(context)).await;
         let (from, to) = (disk.sync_from_us.load(Ordering::Relaxed), disk.sync_to_us.load(Ordering::Relaxed));
-        sleep(rng.micros(from, to)).await;
+        pause(rng.micros(from, to)).await;
         log.sync(unsynced);
     }
 }

@@ -20,6 +20,7 @@ pub mod operator;
 pub mod options;
 pub mod place;
 pub mod planted;
+mod poll;
 pub mod report;
 pub mod rng;
 pub mod run;

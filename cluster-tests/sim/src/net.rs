@@ -11,7 +11,6 @@ use futures::{Stream, stream};
 use hyper_util::rt::TokioIo;
 use ticketrail_node::{Connector, tuned};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::sleep;
 use tonic::codegen::http::header::DATE;
 use tonic::codegen::http::{HeaderValue, Request, Response, Uri};
 use tonic::codegen::{BoxFuture, Service};
@@ -20,6 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 use turmoil::net::{TcpListener, TcpStream};
 
+use crate::poll::pause;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -85,7 +85,7 @@ pub struct Dialer {
 impl Dialer {
     /// Connections whose refusals follow from `rng`.
     pub fn new(trace: Trace, mut rng: Rng, slow_percent: u64) -> Self {
-        Self { trace, draws: Arc::new(AtomicU64::new(rng.next())), slow_percent }
+        Self { trace, draws: Arc::new(AtomicU64::new(rng.draw())), slow_percent }
     }
 
     /// For a node, to its peers.
@@ -118,7 +118,7 @@ impl Dialer {
             Err(error) => {
                 let draw = self.draws.fetch_add(1, Ordering::Relaxed);
                 if Rng::new(draw).chance(self.slow_percent) {
-                    sleep(SYN_LOST).await;
+                    pause(SYN_LOST).await;
                 }
                 Err(error)
             }

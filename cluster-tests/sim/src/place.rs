@@ -145,7 +145,7 @@ impl Place {
         let contents = self.disk.contents();
         tokio::spawn(disk::work(self.disk.clone(), contents.log.clone(), rng.fork("disk")));
         let clock = self.clock();
-        let random = Random::seeded(if self.options.plain { unforeseen() } else { rng.fork("random").next() });
+        let random = Random::seeded(if self.options.plain { unforeseen() } else { rng.fork("random").draw() });
         let dialer = Dialer::new(self.trace.clone(), rng.fork("dialer"), self.options.slow_refusals_percent);
         let peering = self.peering(&contents, &clock, &random, &dialer)?;
         self.serve_peers(&peering).await?;

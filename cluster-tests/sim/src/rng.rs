@@ -19,14 +19,14 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
     /// A number below `bound`; 0 where that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        if bound == 0 { 0 } else { self.draw() % bound }
     }
 
     /// A number from `from` to `to`, both included.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_numbers_and_a_fork_others() {
-        let draw = |mut rng: Rng| (0..50).map(|_| rng.next()).collect::<Vec<_>>();
+        let draw = |mut rng: Rng| (0..50).map(|_| rng.draw()).collect::<Vec<_>>();
         assert_eq!(draw(Rng::new(3)), draw(Rng::new(3)));
         assert_ne!(draw(Rng::new(3)), draw(Rng::new(4)));
         assert_ne!(draw(Rng::new(3).fork("disk")), draw(Rng::new(3).fork("load")));
