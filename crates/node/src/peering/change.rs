@@ -82,8 +82,12 @@ impl Peering {
             }
             let mut standing = node.standing.clone();
             standing.borrow_and_update();
-            // Whether or not something has changed here: another node may see more.
-            let _ = timeout(AGAIN / 4, standing.changed()).await;
+            match timeout(AGAIN / 4, standing.changed()).await {
+                // Whether or not something has changed here: another node may see more.
+                Ok(Ok(())) | Err(_) => {}
+                // Raft has stopped.
+                Ok(Err(_)) => return response,
+            }
         }
     }
 
