@@ -67,6 +67,22 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(rule: &'static str, what: &st
     wrong(rule, format!("expected {what} to be {expected:?}, but it is {got:?}"))
 }
 
+/// How many parts, leases or timers an outcome is of.
+fn done(outcome: &Applied) -> usize {
+    match outcome {
+        Applied::Committed { s, e } => s.len() + e.len(),
+        Applied::Granted { g } => g.len(),
+        Applied::Expired { l } => l.len(),
+        Applied::Ticked { n } => usize::try_from(*n).unwrap_or(usize::MAX),
+        Applied::Nothing
+        | Applied::Initialized { .. }
+        | Applied::Session { .. }
+        | Applied::Changed { .. }
+        | Applied::Removed { .. }
+        | Applied::Refused(_) => 0,
+    }
+}
+
 /// The reference model.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -90,6 +106,8 @@ pub struct Model {
     timers: Timers,
     /// Messages of which the outcome of an expiry was not seen, since the rest of the entry removed them.
     must_be_gone: BTreeSet<(u64, u64)>,
+    /// What the requests of this entry have done so far: parts, leases and timers.
+    done_in_entry: usize,
 }
 
 impl Model {
@@ -130,6 +148,7 @@ impl Model {
         }
         same("a request without an earlier outcome is no repeat", "the first position", None, line.replay)?;
         self.run(line)?;
+        self.done_in_entry += done(&line.r);
         if let (Some(rid), false) = (line.rid, matches!(line.r, Applied::Refused(_))) {
             self.sessions.remember(rid, line, self.lease_now);
         }
@@ -157,6 +176,7 @@ impl Model {
             }
             same("an entry begins with its first request", "the ordinal", 0, ordinal)?;
             self.end_entry()?;
+            self.done_in_entry = 0;
             if term < self.term {
                 let text = format!("expected term {} or a later one, but got {}", self.term, term);
                 return wrong("terms never go back", text);

@@ -16,8 +16,8 @@ use super::Drill;
 pub(super) const DRILL: Drill = Drill {
     number: 26,
     name: "herds",
-    broken: "Many leases run out within one second, and many delayed messages are due at one instant, beside the usual load. (100,000 and \
-             1,000,000 on a machine of its own; here as many as the line says.)",
+    broken: "Many leases run out within one second, and many delayed messages are due at one instant, beside the usual load: 100,000 and \
+             1,000,000 on a machine of its own, here as many as the line says.",
     holds: "No message comes before its time or is lost, each lease that ran out is counted once, no leader changes, and the load's writes \
             go on with at most 1 s between two.",
     tools: &[],

@@ -5,7 +5,7 @@ use super::timers::Timer;
 use super::{Model, Step, unexpected, wrong};
 use crate::format::{Applied, DeadLetter, ExpiredLease, SettleOutcome};
 
-/// How many expiries may fill an entry, so that the rest is left for the next.
+/// How many expiries may fill an entry, together with what its earlier requests did, so that the rest is left for the next.
 const FILLS: usize = 250;
 
 /// How an attempt failed.
@@ -32,7 +32,7 @@ impl Model {
                 continue;
             }
             let Some((told, outcome)) = ended.next() else {
-                if l.len() >= FILLS {
+                if l.len() + self.done_in_entry >= FILLS {
                     break;
                 }
                 return wrong(
