@@ -3,7 +3,7 @@
 //! - [`mod@format`]: the lines of a run's files;
 //! - [`recorder`]: writes them while a run goes on; [`run`]: a run's directory, and how it is read;
 //! - [`story`], [`index`], [`case`]: a run in memory; [`leases`]: what its audit says of leases;
-//! - [`model`]: the reference model; [`checks`]: what must hold, one file a property; [`judge`]: puts all together;
+//! - [`model`]: the reference model; [`checks`]: what must hold, one file a property; [`mod@judge`]: puts all together;
 //! - [`generate`]: makes legal histories, to test the checker itself.
 
 pub mod case;

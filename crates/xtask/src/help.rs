@@ -80,7 +80,7 @@ impl Command {
             Command::Demo => "demo [args of `rail demo`]",
             Command::Bench => "bench [peers | args of `rail bench`]",
             Command::CheckHistory => "check-history DIR",
-            Command::Sim => "sim [--seeds N] [--seed S] [--jobs J]",
+            Command::Sim => "sim [--seeds N] [--seed S]",
             Command::Planted => "planted [--bug NAME] [--seeds N]",
             Command::Chaos => "chaos [--drill NAME] [--seconds N]",
             Command::Test | Command::Check | Command::Ci | Command::Arrows | Command::Tidy => self.name(),
@@ -97,7 +97,7 @@ impl Command {
             Command::Tidy => "house rules for the text of the tree",
             Command::Bench => "builds an optimised `rail` and measures with it",
             Command::CheckHistory => "judges what clients of a test run asked and were told",
-            Command::Sim => "nodes and clients in a deterministic simulation, with faults from a seed",
+            Command::Sim => "nodes and clients in a simulation, with faults from a seed",
             Command::Planted => "bugs on purpose, and which seed of the simulation catches each",
             Command::Chaos => "drills: three nodes under load, with something going wrong",
         }

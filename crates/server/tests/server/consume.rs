@@ -133,7 +133,7 @@ async fn a_message_goes_round_on_one_stream() {
     let start = v1::ConsumeStart { queue: "orders".into(), lease, worker: "tester".into(), ..Default::default() };
     stream.send(v1::ConsumeRequest { start: Some(start), add_credits: 10, stamp: 41, ..Default::default() }).await;
     // It waits for the queue to appear.
-    parked(&server, 2).await;
+    parked(&server, 1).await;
     stream.send(v1::ConsumeRequest { stamp: 42, ..Default::default() }).await;
     fill(&server, 3).await;
     let mut came = Vec::new();
@@ -199,7 +199,7 @@ async fn who_hangs_up_takes_nothing_along() {
     let server = Server::start().await;
     // Parked receives go with the stream.
     let stream = Consuming::start(&server, "orders", 10).await;
-    parked(&server, 2).await;
+    parked(&server, 1).await;
     drop(stream);
     parked(&server, 0).await;
     // What was sent stays leased; what was not is ready.
@@ -221,7 +221,7 @@ async fn a_drain_ends_deliveries_and_not_settlements() {
     fill(&server, 1).await;
     let mut stream = Consuming::start(&server, "orders", 10).await;
     let taken = stream.take(1).await;
-    parked(&server, 2).await;
+    parked(&server, 1).await;
     stream.send(v1::ConsumeRequest { drain: true, add_credits: 5, ..Default::default() }).await;
     assert_eq!(stream.part().await, Part::Drained(v1::Drained {}));
     parked(&server, 0).await;
@@ -285,7 +285,7 @@ async fn a_server_that_stops_says_so_to_busy_and_to_idle_consumers() {
     let mut busy = Consuming::start(&server, "orders", 10).await;
     busy.take(3).await;
     let mut idle = Consuming::start(&server, "orders", 0).await;
-    parked(&server, 2).await;
+    parked(&server, 1).await;
     let stopping = server.begin_stop();
     for stream in [&mut busy, &mut idle] {
         assert_eq!(code_and_reason(&stream.error().await), (Code::Unavailable, "DRAINING".into()));
