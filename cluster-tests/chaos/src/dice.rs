@@ -2,35 +2,29 @@
 
 use std::time::Duration;
 
-/// Dice (SplitMix64).
+/// Dice.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct Dice(fastrand::Rng);
 
 impl Dice {
     /// Dice of this seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Dice of a seed that nobody knows yet, and the seed.
-    pub fn fresh_seed() -> anyhow::Result<u64> {
-        let mut bytes = [0; 4];
-        getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("expected random bytes, but {error}"))?;
-        Ok(u32::from_le_bytes(bytes).into())
+    /// A seed that nobody knows yet; short, for people type it.
+    pub fn fresh_seed() -> u64 {
+        fastrand::u32(..).into()
     }
 
     /// Any number.
     pub fn throw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.u64(..)
     }
 
     /// A number below `end`; 0 where that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.throw().checked_rem(end).unwrap_or(0)
+        if end == 0 { 0 } else { self.0.u64(..end) }
     }
 
     /// An index into `len` things.

@@ -54,10 +54,7 @@ fn all(args: &Args) -> anyhow::Result<ExitCode> {
     for id in leftovers::sweep(&args.dir)? {
         eprintln!("removed what run {id} had left, which was killed");
     }
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => Dice::fresh_seed()?,
-    };
+    let seed = args.seed.unwrap_or_else(Dice::fresh_seed);
     println!("seed {seed}");
     let run = Run::begin(&args.dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

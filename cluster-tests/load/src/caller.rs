@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ticketrail_history::Recorder;
 use ticketrail_history::format::{
-    Answer, Call, Delivery, EnqueueOutcome, EnqueuePart, Kind, NewMessage, QueueName, Refusal, Rid, Settings, Settle,
-    SettleOutcome, Stats, Token, Told, Verdict, body, fingerprint,
+    Answer, Call, Delivery, EnqueueOutcome, EnqueuePart, Kind, NewMessage, Op, QueueName, Refusal, Rid, Settings,
+    Settle, SettleOutcome, Stats, Token, Told, Verdict, body, fingerprint,
 };
 use ticketrail_proto::reason;
 use ticketrail_proto::v1;
@@ -385,19 +385,12 @@ impl Caller {
     {
         let kind = call.kind();
         let op = self.shared.recorder.invoke(self.name, None, call);
-        let budget = self.patience.attempt;
-        let mut request = Request::new(make());
-        request.set_timeout(budget);
-        let ended = match timeout(budget, send(self.channels[self.at].clone(), request)).await {
-            Ok(Ok(response)) => match read(response.into_inner()) {
-                Ok((told, value)) => {
-                    self.answered(kind, op, told);
-                    return Ok(value);
-                }
-                Err(nonsense) => Ended::Unknown(nonsense),
-            },
-            Ok(Err(status)) => Ended::of(&status),
-            Err(_) => Ended::Unknown(Refusal::new("NO_ANSWER")),
+        let ended = match self.attempt(self.patience.attempt, make(), send, read).await {
+            Ok((told, value)) => {
+                self.answered(kind, op, told);
+                return Ok(value);
+            }
+            Err(ended) => ended,
         };
         if matches!(&ended, Ended::Refused(refusal) if refusal.why == missing) {
             self.answered(kind, op, wire::told(None, None, nothing));
@@ -410,7 +403,27 @@ impl Caller {
         Err(ended)
     }
 
-    fn answered(&self, kind: Kind, op: ticketrail_history::format::Op, told: Told) {
+    /// One attempt, at the node that it talks to.
+    async fn attempt<Req, Resp, T, Sent>(
+        &self,
+        budget: Duration,
+        request: Req,
+        send: impl Fn(Channel, Request<Req>) -> Sent,
+        read: impl Fn(Resp) -> Result<(Told, T), Refusal>,
+    ) -> Result<(Told, T), Ended>
+    where
+        Sent: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let mut request = Request::new(request);
+        request.set_timeout(budget);
+        match timeout(budget, send(self.channels[self.at].clone(), request)).await {
+            Ok(Ok(response)) => read(response.into_inner()).map_err(Ended::Unknown),
+            Ok(Err(status)) => Err(Ended::of(&status)),
+            Err(_) => Err(Ended::Unknown(Refusal::new("NO_ANSWER"))),
+        }
+    }
+
+    fn answered(&self, kind: Kind, op: Op, told: Told) {
         self.shared.recorder.ok(self.name, op, told);
         self.shared.tally.end(kind, |count| count.ok += 1);
     }
@@ -435,19 +448,13 @@ impl Caller {
         let mut in_doubt = false;
         loop {
             let left = wait.saturating_sub(begun.elapsed());
-            let budget = self.patience.attempt + left;
-            let mut request = Request::new(make(in_doubt, left));
-            request.set_timeout(budget);
-            let ended = match timeout(budget, send(self.channels[self.at].clone(), request)).await {
-                Ok(Ok(response)) => match read(response.into_inner()) {
-                    Ok((told, value)) => {
-                        self.answered(kind, op, told);
-                        return Ok(value);
-                    }
-                    Err(nonsense) => Ended::Unknown(nonsense),
-                },
-                Ok(Err(status)) => Ended::of(&status),
-                Err(_) => Ended::Unknown(Refusal::new("NO_ANSWER")),
+            let request = make(in_doubt, left);
+            let ended = match self.attempt(self.patience.attempt + left, request, &send, &read).await {
+                Ok((told, value)) => {
+                    self.answered(kind, op, told);
+                    return Ok(value);
+                }
+                Err(ended) => ended,
             };
             let over = match &ended {
                 Ended::Nothing(_) => Instant::now() >= last,
@@ -476,7 +483,7 @@ impl Caller {
         }
     }
 
-    fn give_up(&mut self, kind: Kind, op: ticketrail_history::format::Op, in_doubt: bool, why: Refusal) {
+    fn give_up(&mut self, kind: Kind, op: Op, in_doubt: bool, why: Refusal) {
         if in_doubt {
             self.shared.recorder.info(self.name, op, why);
             self.shared.tally.end(kind, |count| count.unknown += 1);

@@ -31,10 +31,19 @@ pub enum Phase {
 pub struct Client {
     /// Its number, from 0; the first makes the queues before the others begin.
     pub number: u32,
-    /// What it is: `producer`, `worker` or `looker`.
-    pub role: &'static str,
     /// What it does.
     pub run: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// What a client is.
+enum Role {
+    /// Makes the queues and tells that they are made, then looks at them and tells whether they are empty.
+    Looker {
+        tell: watch::Sender<bool>,
+        made: watch::Sender<bool>,
+    },
+    Producer,
+    Worker,
 }
 
 /// A load: its clients, and how they are steered and watched.
@@ -55,32 +64,34 @@ impl Load {
         let (made, ready) = watch::channel(false);
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut clients = Vec::new();
-        let mut tell = Some((tell, made));
-        let roles = std::iter::once("looker")
-            .chain(std::iter::repeat_n("producer", plan.producers as usize))
-            .chain(std::iter::repeat_n("worker", plan.workers as usize));
+        let roles = std::iter::once(Role::Looker { tell, made })
+            .chain((0..plan.producers).map(|_| Role::Producer))
+            .chain((0..plan.workers).map(|_| Role::Worker));
         for (number, role) in (0u32..).zip(roles) {
             let (shared, plan, phases, seed) = (shared.clone(), plan.clone(), phases.clone(), rng.u64(..));
-            let mut ready = ready.clone();
-            let queue = queue_of(&plan, number);
-            let looks = tell.take();
+            let ready = ready.clone();
             let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
                 let mut caller = Caller::new(shared, number, plan.patience.clone(), seed);
-                if let Some((tell, made)) = looks {
-                    make_queues(&mut caller, &plan, &phases).await;
-                    made.send_replace(true);
-                    return looker::run(caller, plan, phases, tell).await;
-                }
-                // Where the first client is gone, so is the load.
-                if ready.wait_for(|made| *made).await.is_err() {
-                    return;
-                }
                 match role {
-                    "producer" => producer::run(caller, plan, phases).await,
-                    _ => worker::run(caller, plan, queue, phases).await,
+                    Role::Looker { tell, made } => {
+                        make_queues(&mut caller, &plan, &phases).await;
+                        made.send_replace(true);
+                        looker::run(caller, plan, phases, tell).await;
+                    }
+                    Role::Producer => {
+                        if begins(ready).await {
+                            producer::run(caller, plan, phases).await;
+                        }
+                    }
+                    Role::Worker => {
+                        if begins(ready).await {
+                            let queue = queue_of(&plan, number);
+                            worker::run(caller, plan, queue, phases).await;
+                        }
+                    }
                 }
             });
-            clients.push(Client { number, role, run });
+            clients.push(Client { number, run });
         }
         (Self { shared, phase, empty }, clients)
     }
@@ -109,6 +120,11 @@ impl Load {
     pub fn caller(&self, number: u32, plan: &Plan, seed: u64) -> Caller {
         Caller::new(self.shared.clone(), number, plan.patience.clone(), seed)
     }
+}
+
+/// Waits for the queues. False: whoever makes them is gone, and so is the load.
+async fn begins(mut ready: watch::Receiver<bool>) -> bool {
+    ready.wait_for(|made| *made).await.is_ok()
 }
 
 /// The queue that a worker serves: six in ten the first, two the next, one each of the dead-letter queues.

@@ -40,9 +40,8 @@ pub(crate) async fn run(mut caller: Caller, plan: Plan, mut phase: watch::Receiv
                 caller.message(bytes, delay)
             })
             .collect();
-        match caller.enqueue(&plan.queue, &messages).await {
-            Ok(_) | Err(Ended::Nothing(_) | Ended::NoSession(_) | Ended::Unknown(_)) => {}
-            Err(Ended::Refused(_)) => pause(FULL).await,
+        if let Err(Ended::Refused(_)) = caller.enqueue(&plan.queue, &messages).await {
+            pause(FULL).await;
         }
     }
 }

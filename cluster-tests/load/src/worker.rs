@@ -7,7 +7,6 @@ use ticketrail_history::format::Verdict;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt::Ended;
 use crate::caller::{Caller, Held, Part};
 use crate::load::Phase;
 use crate::plan::Plan;
@@ -66,7 +65,7 @@ async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<
     for held in held {
         pause(between(&plan.work, caller.rng())).await;
         if caller.rng().u8(0..100) < plan.mix.extends {
-            // As below.
+            // Whatever a call ends with is recorded; what is not settled comes again.
             let _ = caller.extend(std::slice::from_ref(&held.token), plan.lease).await;
         }
         match fate(plan, held.delivery.dead.is_some(), caller.rng()) {
@@ -85,10 +84,7 @@ async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<
         }
     }
     if !parts.is_empty() {
-        match caller.settle(&parts).await {
-            // Recorded; what is not settled comes again.
-            Ok(_) | Err(Ended::Nothing(_) | Ended::Refused(_) | Ended::NoSession(_) | Ended::Unknown(_)) => {}
-        }
+        let _ = caller.settle(&parts).await;
     }
 }
 

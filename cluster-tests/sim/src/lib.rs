@@ -6,8 +6,8 @@
 //! - [`nemesis`]: what goes wrong;
 //! - [`truth`]: what was committed, and whether the replicas agree; [`checks`]: what must hold in the end; [`trace`]: what
 //!   happened when;
-//! - [`mod@run`]: one seed; [`report`]: what is said of it; [`fleet`]: many seeds; [`args`]: what is asked for.
-//! - [`planted`]: bugs on purpose, and the hunt for each;
+//! - [`mod@run`]: one seed; [`report`]: what is said of it; [`fleet`]: many seeds; [`args`]: what is asked for;
+//! - [`planted`]: bugs on purpose, and the hunt for each.
 
 pub mod args;
 pub mod checks;

@@ -1,10 +1,9 @@
 //! `cargo xtask bench`: builds an optimised `rail` and becomes `rail bench`; or measures beside others.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use crate::peers;
-use crate::workspace::{Profile, Workspace};
+use crate::workspace::{Profile, Workspace, become_program};
 
 /// Builds, then hands the process over; returns only if that fails.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
@@ -13,7 +12,5 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, St
     {
         return peers::run(workspace, rest);
     }
-    let rail = workspace.build_rail(Profile::Release)?;
-    let error = Command::new(&rail).arg("bench").args(args).exec();
-    Err(format!("expected to start {}, but it failed: {error}", rail.display()))
+    become_program(Command::new(workspace.build_rail(Profile::Release)?).arg("bench").args(args))
 }

@@ -1,25 +1,22 @@
 //! `cargo xtask chaos`: builds `rail` and the drills, and runs them.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use crate::workspace::{Profile, Workspace};
+use crate::workspace::{Profile, Workspace, help_or_become};
 
 /// What can be set: the program's own words, without building it.
 const USAGE: &str = include_str!("../../../cluster-tests/chaos/src/usage.txt");
 
 /// Builds, then hands the process over; returns only if that fails.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        print!("{USAGE}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let dir = workspace.target().join("chaos");
-    std::fs::create_dir_all(&dir).map_err(|error| format!("expected to make {}, but {error}", dir.display()))?;
-    let rail = workspace.build_rail(Profile::Dev)?;
-    // With the whole workspace selected, so that it is built with the same features as `rail` and the tests.
-    let chaos = workspace.build("chaos", &["--workspace"])?;
-    let mut command = Command::new(&chaos);
-    command.arg("--rail").arg(rail).arg("--dir").arg(dir).args(args);
-    Err(format!("expected to start {}, but it failed: {}", chaos.display(), command.exec()))
+    help_or_become(args, USAGE, || {
+        let dir = workspace.target().join("chaos");
+        std::fs::create_dir_all(&dir).map_err(|error| format!("expected to make {}, but {error}", dir.display()))?;
+        let rail = workspace.build_rail(Profile::Dev)?;
+        // With the whole workspace selected, so that it is built with the same features as `rail` and the tests.
+        let chaos = workspace.build("chaos", &["--workspace"])?;
+        let mut command = Command::new(chaos);
+        command.arg("--rail").arg(rail).arg("--dir").arg(dir);
+        Ok(command)
+    })
 }

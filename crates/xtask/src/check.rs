@@ -10,8 +10,11 @@ use crate::{arrows, suite};
 /// The crate whose tests always run: they take seconds, and all else stands on it.
 const ALWAYS_TESTED: &str = "ticketrail-core";
 
-/// The crate whose tests drive the program from outside.
-const DRIVES_RAIL: &str = "ticketrail-cluster-tests";
+/// The crate at `cluster-tests/` itself; those in its folders are named for them.
+const CLUSTER_TESTS: &str = "ticketrail-cluster-tests";
+
+/// The crates whose tests drive the program from outside.
+const DRIVE_RAIL: [&str; 2] = [CLUSTER_TESTS, "ticketrail-chaos"];
 
 /// Selected beside the crates that bring RocksDB. Without it cargo gives RocksDB's build script dependencies with fewer
 /// features, takes the script for another one, and compiles RocksDB again (docs/adr/0002-gate-on-a-bare-machine.md).
@@ -39,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         report.command("clippy", workspace.cargo("clippy").args(&selection).args(clippy));
     }
     report.tests("tests", || {
-        let rail = match touched.includes(DRIVES_RAIL) {
+        let rail = match DRIVE_RAIL.iter().any(|package| touched.includes(package)) {
             true => Some(workspace.build_rail(Profile::Dev)?),
             false => None,
         };
@@ -96,10 +99,13 @@ fn touched(paths: &[String]) -> Touched {
         match (parts.next(), parts.next()) {
             (Some("crates"), Some("rail")) => packages.insert("ticketrail".to_owned()),
             (Some("crates"), Some(folder)) => packages.insert(format!("ticketrail-{folder}")),
-            (Some("cluster-tests"), _) => packages.insert(DRIVES_RAIL.to_owned()),
+            (Some("cluster-tests"), None | Some("src" | "tests" | "Cargo.toml")) => {
+                packages.insert(CLUSTER_TESTS.to_owned())
+            }
+            (Some("cluster-tests"), Some(folder)) => packages.insert(format!("ticketrail-{folder}")),
             (Some("proto"), _) => packages.insert("ticketrail-proto".to_owned()),
             // Its tests check what is in there.
-            (Some("deploy"), _) => packages.insert(DRIVES_RAIL.to_owned()),
+            (Some("deploy"), _) => packages.insert(CLUSTER_TESTS.to_owned()),
             (Some("docs" | ".ci" | "README.md" | "CHANGELOG.md" | "LICENSE"), _)
             | (Some(".gitignore" | "deny.toml" | "rustfmt.toml"), _) => false,
             _ => return Touched::All,
@@ -120,9 +126,15 @@ fn changed_paths(workspace: &Workspace) -> Option<Vec<String>> {
     let changed = git(&["diff", "--name-only", "-z", &base])?;
     let new = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
     let paths = changed.split('\0').chain(new.split('\0')).filter(|path| !path.is_empty()).map(str::to_owned);
-    let is_known = |path: &String| match path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()) {
-        Some(folder) => workspace.root().join("crates").join(folder).join("Cargo.toml").is_file(),
-        None => true,
+    let is_known = |path: &String| {
+        let mut parts = path.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("cluster-tests"), Some("src" | "tests"), _) => true,
+            (Some(home @ ("crates" | "cluster-tests")), Some(folder), Some(_)) => {
+                workspace.root().join(home).join(folder).join("Cargo.toml").is_file()
+            }
+            _ => true,
+        }
     };
     Some(paths.filter(is_known).collect())
 }
@@ -145,6 +157,13 @@ mod tests {
             ["crates/node/src/lib.rs", "crates/rail/Cargo.toml", "cluster-tests/tests/kill.rs", "proto/a.proto"];
         let all = ["ticketrail-node", "ticketrail", "ticketrail-cluster-tests", "ticketrail-proto"];
         assert_eq!(touched_by(&paths), packages(&all));
+    }
+
+    #[test]
+    fn each_crate_of_the_cluster_tests_is_one_of_its_own() {
+        let paths =
+            ["cluster-tests/history/src/lib.rs", "cluster-tests/sim/seeds/regressions.txt", "cluster-tests/src/lib.rs"];
+        assert_eq!(touched_by(&paths), packages(&["ticketrail-history", "ticketrail-sim", "ticketrail-cluster-tests"]));
     }
 
     #[test]

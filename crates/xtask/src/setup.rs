@@ -1,4 +1,5 @@
-//! What a build needs from the machine, and how it gets there: a C++ compiler and libclang, both for RocksDB.
+//! What a build needs from the machine, and how it gets there: a C++ compiler and libclang for RocksDB, make for the server's
+//! allocator.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,18 @@ use crate::workspace::Workspace;
 enum Need {
     CppCompiler,
     Libclang,
+    Make,
 }
 
 impl Need {
-    const ALL: [Need; 2] = [Need::CppCompiler, Need::Libclang];
+    const ALL: [Need; 3] = [Need::CppCompiler, Need::Libclang, Need::Make];
 
     /// What it is, for a sentence.
     fn what(self) -> &'static str {
         match self {
             Need::CppCompiler => "a C++ compiler (`c++`), which compiles RocksDB",
             Need::Libclang => "libclang with its headers, which reads RocksDB's C interface",
+            Need::Make => "`make`, which builds the server's allocator",
         }
     }
 
@@ -29,6 +32,7 @@ impl Need {
         match self {
             Need::CppCompiler => "g++",
             Need::Libclang => "libclang-dev",
+            Need::Make => "make",
         }
     }
 
@@ -36,6 +40,7 @@ impl Need {
         match self {
             Need::CppCompiler => has_cpp_compiler(),
             Need::Libclang => has_libclang(),
+            Need::Make => find_program("make").is_some(),
         }
     }
 }
@@ -98,7 +103,7 @@ fn advice(needs: &[Need]) -> String {
     let packages: Vec<&str> = needs.iter().map(|need| need.package()).collect();
     let mut text = format!("expected {}, but the machine lacks it.\n", whats.join(", and "));
     text.push_str(&format!("  Debian, Ubuntu: sudo apt-get install {}\n", packages.join(" ")));
-    text.push_str("  Fedora: sudo dnf install gcc-c++ clang-devel    Arch: sudo pacman -S gcc clang    macOS: xcode-select --install\n");
+    text.push_str("  Fedora: sudo dnf install gcc-c++ clang-devel make    Arch: sudo pacman -S gcc clang make    macOS: xcode-select --install\n");
     text.push_str(
         "  A libclang in an unusual place is found through LIBCLANG_PATH=<its folder>, a compiler through CXX.",
     );

@@ -1,9 +1,8 @@
 //! `cargo xtask sim`: nodes and clients in a deterministic simulation.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, help_or_become};
 
 /// What can be set: the program's own words, without building it.
 const USAGE: &str = include_str!("../../../cluster-tests/sim/src/usage.txt");
@@ -13,12 +12,7 @@ const ROCKSDB: &str = "librocksdb-sys";
 
 /// Builds `sim` and hands the process over; returns only if that fails.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        print!("{USAGE}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let sim = workspace.build("sim", &["--package", "ticketrail-sim"])?;
-    Err(format!("expected to start {}, but it failed: {}", sim.display(), Command::new(&sim).args(args).exec()))
+    help_or_become(args, USAGE, || Ok(Command::new(workspace.build("sim", &["--package", "ticketrail-sim"])?)))
 }
 
 /// Holds that the simulation builds without RocksDB.

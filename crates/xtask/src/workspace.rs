@@ -1,7 +1,8 @@
 //! Where things are, and how cargo is called.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use cargo_metadata::{CargoOpt, Message, Metadata, MetadataCommand};
 
@@ -108,6 +109,25 @@ impl Workspace {
         }
         program.ok_or_else(|| format!("expected cargo to name the program `{name}`, but it did not"))
     }
+}
+
+/// Hands this process over to a program; returns only if that fails.
+pub(crate) fn become_program(command: &mut Command) -> Result<ExitCode, String> {
+    let error = command.exec();
+    Err(format!("expected to start {}, but it failed: {error}", Path::new(command.get_program()).display()))
+}
+
+/// As [`become_program`] does what `start` makes, unless `args` ask for help, which is `usage` and needs no build.
+pub(crate) fn help_or_become(
+    args: &[String],
+    usage: &str,
+    start: impl FnOnce() -> Result<Command, String>,
+) -> Result<ExitCode, String> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{usage}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    become_program(start()?.args(args))
 }
 
 /// PATH with ccache's compilers first, unless they are not there or first already.
