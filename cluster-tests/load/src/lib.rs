@@ -1,7 +1,7 @@
 //! Clients that record what they ask and are told. They run in a simulation and against processes alike: their channels
 //! are handed in, they tell time by `tokio::time` alone, and all that they choose follows from a seed. A map of the house:
 //!
-//! - [`Caller`] makes one call at a time, over its attempts, and records it; [`attempt`] says what an attempt's end means;
+//! - [`Caller`] makes one call at a time, over its attempts, and records it; `attempt` says what an attempt's end means;
 //! - [`Plan`] says what is done, [`Load`] makes the clients of it: `producer`, `worker`, and one that looks;
 //! - [`Meter`] measures for how long nobody could write; `wire` translates.
 

@@ -111,16 +111,19 @@ fn most_disks(scene: &mut Scene) -> anyhow::Result<()> {
     for at in 0..full {
         fill(scene, at)?;
     }
+    // Whatever gets in before the leader knows that its peers are low is finished below, like all else.
+    let mut entered = 0;
     let refused = poll(DEADLINE, || match runtime.block_on(async { client.queue("held").send("while full").await }) {
-        Ok(_) => Ok(None),
+        Ok(_) => {
+            entered += 1;
+            Ok(None)
+        }
         Err(error) => Ok(Some(error)),
     })?;
     ensure!(refused.reason() == Some(&Reason::DiskLow), "expected DISK_LOW, but {refused:?}");
     scene.nemesis.effect("enqueues refused", "all", "RESOURCE_EXHAUSTED, DISK_LOW", 1);
     let acks = held.len() as u64;
-    for delivery in held {
-        runtime.block_on(delivery.ack()).context("ack while disks are full")?;
-    }
+    ack(&runtime, held).context("ack while disks are full")?;
     scene.nemesis.effect("acks while full", "all", "answered OK", acks);
     pass(scene.dice.between(Duration::ZERO, scene.sized(Duration::ZERO, Duration::from_secs(5))));
     scene.forget_outage()?;
@@ -130,6 +133,7 @@ fn most_disks(scene: &mut Scene) -> anyhow::Result<()> {
     }
     scene.outage()?;
     let back = space.elapsed();
+    ack(&runtime, receive(&runtime, &client, entered)?).context("ack what got in")?;
     scene.say(format!(
         "{full} disks low: an enqueue refused with DISK_LOW, {acks} acks answered OK; writes back {} ms after the space",
         back.as_millis()
@@ -139,13 +143,27 @@ fn most_disks(scene: &mut Scene) -> anyhow::Result<()> {
 
 /// Deliveries of messages that were sent while there was room.
 fn hold(runtime: &Runtime, client: &Client) -> anyhow::Result<Vec<Delivery>> {
-    let queue = client.queue("held");
-    runtime.block_on(async {
-        queue.send_batch((0..HELD).map(|number| format!("held {number}"))).await?;
-        let received = queue.receive().max(HELD).lease(Duration::from_secs(600)).wait(DEADLINE).await?;
-        ensure!(!received.deliveries.is_empty(), "expected deliveries");
-        Ok(received.deliveries)
-    })
+    runtime.block_on(client.queue("held").send_batch((0..HELD).map(|number| format!("held {number}"))))?;
+    receive(runtime, client, HELD)
+}
+
+/// So many deliveries, no fewer.
+fn receive(runtime: &Runtime, client: &Client, count: u32) -> anyhow::Result<Vec<Delivery>> {
+    let (queue, mut deliveries) = (client.queue("held"), Vec::new());
+    while let Some(missing) = count.checked_sub(u32::try_from(deliveries.len())?).filter(|missing| *missing > 0) {
+        let received = runtime
+            .block_on(async { queue.receive().max(missing).lease(Duration::from_secs(600)).wait(DEADLINE).await })?;
+        ensure!(!received.deliveries.is_empty(), "expected {missing} more deliveries of {count}");
+        deliveries.extend(received.deliveries);
+    }
+    Ok(deliveries)
+}
+
+fn ack(runtime: &Runtime, deliveries: Vec<Delivery>) -> anyhow::Result<()> {
+    for delivery in deliveries {
+        runtime.block_on(delivery.ack())?;
+    }
+    Ok(())
 }
 
 /// One disk to its last byte, at once: whatever its node does, nothing is lost, and it goes on once there is room.
