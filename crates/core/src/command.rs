@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use siphasher::sip::SipHasher13;
 
+use crate::reply::PlaceRecord;
 use crate::time::Timestamp;
 
 /// The version of the entry format written here.
@@ -68,7 +69,7 @@ pub struct Request {
     pub id: Option<RequestId>,
     // 2: principal, kept for authentication.
     /// What to do. `None`: a command of a newer version.
-    #[prost(oneof = "Command", tags = "10, 11, 12, 13, 20, 21, 30, 31, 32, 33, 34, 35")]
+    #[prost(oneof = "Command", tags = "10, 11, 12, 13, 20, 21, 30, 31, 32, 33, 34, 35, 36, 37")]
     pub command: Option<Command>,
 }
 
@@ -103,6 +104,12 @@ pub struct RequestId {
     /// A hash of the command, set by [`Request::of`]: another command under the same id is refused.
     #[prost(fixed64, tag = "4")]
     pub fingerprint: u64,
+    /// In place of a session, session and seq being 0: the first 8 of 16 bytes that nobody uses twice, big-endian.
+    #[prost(fixed64, tag = "5")]
+    pub token_high: u64,
+    /// The last 8 of them.
+    #[prost(fixed64, tag = "6")]
+    pub token_low: u64,
 }
 
 /// What a request asks for.
@@ -144,6 +151,12 @@ pub enum Command {
     /// Refuses or admits enqueues.
     #[prost(message, tag = "35")]
     CloseQueue(CloseQueue),
+    /// Stores a namespace's defaults.
+    #[prost(message, tag = "36")]
+    SetNamespace(SetNamespace),
+    /// Takes a namespace's defaults back.
+    #[prost(message, tag = "37")]
+    DeleteNamespace(DeleteNamespace),
 }
 
 /// A queue by name.
@@ -157,10 +170,11 @@ pub struct QueueRef {
     pub name: String,
 }
 
-/// Settlements and enqueues: first the settlements, then the enqueues, so that an enqueue may take the place that a
-/// settlement frees. Each part has its own result, or with `atomic` they stand or fall together.
+/// Changes of data, carried out kind by kind: settlements, cancels, reschedules, enqueues. So an enqueue may take the
+/// place that a settlement frees, and the dedup id that a cancel frees. Each part has its own result, or with `atomic`
+/// they stand or fall together.
 ///
-/// Numbers 4-8 are kept for publish, schedule, cancel, saga and fences.
+/// Numbers 4, 5, 7 and 8 are kept for publish, schedule, saga and fences.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Commit {
     /// The queues that the enqueues speak of, each once.
@@ -169,9 +183,12 @@ pub struct Commit {
     /// Messages to enqueue, in order.
     #[prost(message, repeated, tag = "2")]
     pub enqueue: Vec<Enqueue>,
-    /// Leases to settle, in order, before the enqueues.
+    /// Leases to settle, in order.
     #[prost(message, repeated, tag = "3")]
     pub settle: Vec<Settle>,
+    /// Messages to take away before anybody receives them, in order.
+    #[prost(message, repeated, tag = "6")]
+    pub cancel: Vec<Target>,
     /// Whether one part's refusal refuses the whole: then it is [`crate::Rejection::PartRefused`], and nothing happened.
     /// All that such a commit touches is in one namespace.
     #[prost(bool, tag = "9")]
@@ -179,6 +196,37 @@ pub struct Commit {
     /// Whether an enqueue makes a queue that is not there.
     #[prost(bool, tag = "10")]
     pub auto_create: bool,
+    /// Messages to make ready at another time, in order.
+    #[prost(message, repeated, tag = "11")]
+    pub reschedule: Vec<Reschedule>,
+}
+
+/// A message by its id, or by a queue and a dedup id.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Target {
+    /// Its place of birth, which is its id.
+    #[prost(message, optional, tag = "1")]
+    pub id: Option<PlaceRecord>,
+    /// The queue that knows the dedup id, where there is no id.
+    #[prost(message, optional, tag = "2")]
+    pub queue: Option<QueueRef>,
+    /// The dedup id.
+    #[prost(string, tag = "3")]
+    pub dedup_id: String,
+}
+
+/// A message, and when it is to be ready.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Reschedule {
+    /// Which.
+    #[prost(message, optional, tag = "1")]
+    pub target: Option<Target>,
+    /// Milliseconds until it is ready; 0: at once.
+    #[prost(uint64, tag = "2")]
+    pub delay_ms: u64,
+    /// When it is ready, on cluster time; 0: by the delay. The later of the two counts.
+    #[prost(uint64, tag = "3")]
+    pub deliver_at_ms: u64,
 }
 
 /// One message to enqueue.
@@ -196,7 +244,41 @@ pub struct Enqueue {
     /// When it is ready, on cluster time; 0: by the delay. The later of the two counts.
     #[prost(uint64, tag = "4")]
     pub deliver_at_ms: u64,
-    // 5-12: group, priority, dedup id, ttl, expires_at, retry, dead_letter.
+    /// The group, of which only the first unfinished message can be received; empty: none.
+    #[prost(string, tag = "5")]
+    pub group: String,
+    /// 0 to 9, 9 first; absent: 4.
+    #[prost(uint32, optional, tag = "6")]
+    pub priority: Option<u32>,
+    /// The producer's business key; empty: none.
+    #[prost(string, tag = "7")]
+    pub dedup_id: String,
+    /// Milliseconds from when it is first ready until it expires; 0: see `expires_at_ms`.
+    #[prost(uint64, tag = "8")]
+    pub ttl_ms: u64,
+    /// When it expires, on cluster time; 0: by `ttl_ms`. The earlier of the two counts; neither: the queue's.
+    #[prost(uint64, tag = "9")]
+    pub expires_at_ms: u64,
+    /// A retry policy of its own, in place of the queue's.
+    #[prost(message, optional, tag = "10")]
+    pub retry: Option<RetryPolicy>,
+    /// A dead-letter queue of its own, in the queue's namespace; empty: the queue's.
+    #[prost(string, tag = "11")]
+    pub dead_letter_queue: String,
+}
+
+/// How a message is tried again. Absent: as its queue does.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RetryPolicy {
+    /// Failures until it is dead-lettered, 1 to 100; 0: without limit.
+    #[prost(uint32, optional, tag = "1")]
+    pub max_attempts: Option<u32>,
+    /// The backoff's base in milliseconds, 1 to 1 day.
+    #[prost(uint64, optional, tag = "2")]
+    pub backoff_base_ms: Option<u64>,
+    /// The backoff's cap in milliseconds, from the base to 1 day.
+    #[prost(uint64, optional, tag = "3")]
+    pub backoff_cap_ms: Option<u64>,
 }
 
 /// What a producer says: the part of a message that never changes.
@@ -269,9 +351,11 @@ pub enum Verdict {
 }
 
 /// Done.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Ack {
-    // 1: output, read where a queue retains outcomes.
+    /// What came of it, at most 64 KiB; kept where the queue retains outcomes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub output: Bytes,
 }
 
 /// A transient failure.
@@ -308,10 +392,10 @@ pub struct Extend {
     pub lease_ms: u64,
 }
 
-/// Leases messages of a queue.
+/// Leases messages.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Receive {
-    /// The queues, in order of preference; one for now.
+    /// The queues, in order of preference: 1 to 16 of one namespace.
     #[prost(message, repeated, tag = "1")]
     pub queues: Vec<QueueRef>,
     /// How many messages at most, 1 to 1,000.
@@ -326,7 +410,9 @@ pub struct Receive {
     /// Who receives, for the history.
     #[prost(string, tag = "5")]
     pub worker: String,
-    // 6: auto_ack.
+    /// Whether the messages are acked as they are received: at most once.
+    #[prost(bool, tag = "6")]
+    pub auto_ack: bool,
 }
 
 /// Leases that ran out, as the leader sees it; `apply` checks each.
@@ -420,7 +506,93 @@ pub struct QueueSettings {
     /// The dead-letter queue; empty: `<queue>.dlq`.
     #[prost(string, optional, tag = "8")]
     pub dead_letter_queue: Option<String>,
-    // 9-20: max_wait, expected_rate, groups, sheds, ttl, retain_done, owner, runbook_url, age_slo.
+    /// How long a message may have to wait for a receiver, in milliseconds, up to 366 days; 0: without limit.
+    #[prost(uint64, optional, tag = "9")]
+    pub max_wait_ms: Option<u64>,
+    /// What the queue's workers finish, in thousandths of a message a second, until it has been measured; 0: unknown.
+    #[prost(uint64, optional, tag = "10")]
+    pub expected_rate_milli: Option<u64>,
+    /// What a dead-lettered head does to its group.
+    #[prost(enumeration = "OnGroupFailure", optional, tag = "11")]
+    pub on_group_failure: Option<i32>,
+    /// Which messages are refused as the queue fills.
+    #[prost(message, optional, tag = "12")]
+    pub shed: Option<Shed>,
+    /// The time to live of messages that have none of their own, in milliseconds, up to 366 days; 0: none.
+    #[prost(uint64, optional, tag = "13")]
+    pub ttl_ms: Option<u64>,
+    /// How long outcomes of acks can be read, in milliseconds, up to 7 days; 0: not at all.
+    #[prost(uint64, optional, tag = "14")]
+    pub retain_done_ms: Option<u64>,
+    /// Whose queue it is.
+    #[prost(string, optional, tag = "15")]
+    pub owner: Option<String>,
+    /// What to do when it alarms.
+    #[prost(string, optional, tag = "16")]
+    pub runbook_url: Option<String>,
+    /// How old its oldest ready message may be, in milliseconds; 0: nothing said.
+    #[prost(uint64, optional, tag = "17")]
+    pub age_slo_ms: Option<u64>,
+    /// For how long dedup ids are remembered, in milliseconds, 1 s to 30 days.
+    #[prost(uint64, optional, tag = "18")]
+    pub dedup_window_ms: Option<u64>,
+    /// What becomes of expired messages.
+    #[prost(enumeration = "OnExpired", optional, tag = "19")]
+    pub on_expired: Option<i32>,
+    /// What becomes of messages whose attempts are used up.
+    #[prost(enumeration = "OnExhausted", optional, tag = "20")]
+    pub on_exhausted: Option<i32>,
+}
+
+/// What a dead-lettered head does to its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum OnGroupFailure {
+    /// The next of the line is the head.
+    Continue = 0,
+    /// All wait until the dead letter is gone.
+    Block = 1,
+    /// All that are in the line are dead letters too.
+    DeadLetterGroup = 2,
+}
+
+/// What becomes of expired messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum OnExpired {
+    /// They are gone, and counted.
+    Drop = 0,
+    /// They are dead letters.
+    DeadLetter = 1,
+}
+
+/// What becomes of messages whose attempts are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum OnExhausted {
+    /// They are dead letters.
+    DeadLetter = 0,
+    /// They are gone, and counted.
+    Drop = 1,
+}
+
+/// Which messages are refused as a queue fills: at most 10 rules.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Shed {
+    /// The rules; each stands alone.
+    #[prost(message, repeated, tag = "1")]
+    pub rules: Vec<ShedRule>,
+}
+
+/// Above a share of `max_depth`, messages below a priority are refused.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ShedRule {
+    /// The share in percent, 0 to 99.
+    #[prost(uint32, tag = "1")]
+    pub above_percent: u32,
+    /// 1 to 9.
+    #[prost(uint32, tag = "2")]
+    pub below_priority: u32,
 }
 
 /// Removes a queue and all it holds; its leases are void.
@@ -473,4 +645,26 @@ pub struct CloseQueue {
     /// Whether enqueues are refused.
     #[prost(bool, tag = "2")]
     pub closed: bool,
+}
+
+/// Stores what queues of a namespace get that are made from now on.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetNamespace {
+    /// The namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// What differs from the built-in defaults.
+    #[prost(message, optional, tag = "2")]
+    pub defaults: Option<QueueSettings>,
+    /// Whether enqueues make queues; absent: they do.
+    #[prost(bool, optional, tag = "3")]
+    pub auto_create: Option<bool>,
+}
+
+/// Takes a namespace's defaults back. Its queues stay.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DeleteNamespace {
+    /// The namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
 }

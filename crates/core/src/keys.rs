@@ -20,8 +20,14 @@
 //! | `e` session | [`SessionRecord`](crate::records::SessionRecord) |
 //! | `o` session, log index | [`OutcomesRecord`](crate::records::OutcomesRecord) |
 //! | `w` queue | [`SweepRecord`](crate::records::SweepRecord): keys left to delete |
-//!
-//! Kept for later: `d` (dedup ids), `x` (group lines), `z` (parked groups), `u` (request ids without a session).
+//! | `x` queue, group length (2 bytes), group | [`GroupRecord`](crate::records::GroupRecord): a line that is not empty |
+//! | `j` queue, group length, group, line number | place of a message that waits in the line |
+//! | `z` queue, parking number | [`ParkRecord`](crate::records::ParkRecord): a head that waits for its time |
+//! | `a` queue, group length, group | [`DrainRecord`](crate::records::DrainRecord): a line that goes to the dead letters |
+//! | `d` queue, dedup id | [`DedupRecord`](crate::records::DedupRecord) |
+//! | `p` queue, sequence (of birth or place) | [`DoneRecord`](crate::records::DoneRecord): what came of a message |
+//! | `u` bucket, 16 bytes | an outcome of a request without a session |
+//! | `v` namespace | [`NamespaceRecord`](crate::records::NamespaceRecord) |
 
 use crate::ids::{Place, QueueId, Space};
 
@@ -132,6 +138,60 @@ pub(crate) fn body(id: u64) -> Key {
     Builder::new(crate::Family::BODY_TAG).number(id).0
 }
 
+fn grouped(tag: u8, queue: QueueId, group: &str) -> Builder {
+    let length = u16::try_from(group.len()).unwrap_or(u16::MAX);
+    let mut builder = Builder::new(tag).number(queue.0);
+    builder.0.extend_from_slice(&length.to_be_bytes());
+    builder.text(group)
+}
+
+/// A group's line.
+pub(crate) fn group(queue: QueueId, group: &str) -> Key {
+    grouped(b'x', queue, group).0
+}
+
+/// A message that waits in a line.
+pub(crate) fn in_line(queue: QueueId, group: &str, line: u64) -> Key {
+    grouped(b'j', queue, group).number(line).0
+}
+
+/// A group whose followers go to the dead letters.
+pub(crate) fn drain(queue: QueueId, group: &str) -> Key {
+    grouped(b'a', queue, group).0
+}
+
+/// The queue and the group of a key that [`drain`] made.
+pub(crate) fn drained_group(key: &[u8]) -> Option<(QueueId, &str)> {
+    let (queue, rest) = split(key.strip_prefix(b"a")?)?;
+    let (_, group) = rest.split_first_chunk::<2>()?;
+    Some((QueueId(queue), std::str::from_utf8(group).ok()?))
+}
+
+/// A parked head.
+pub(crate) fn parked(queue: QueueId, number: u64) -> Key {
+    Builder::new(b'z').number(queue.0).number(number).0
+}
+
+/// A dedup id.
+pub(crate) fn dedup(queue: QueueId, id: &str) -> Key {
+    Builder::new(b'd').number(queue.0).text(id).0
+}
+
+/// What came of a message that was acked in this place.
+pub(crate) fn done(queue: QueueId, sequence: u64) -> Key {
+    Builder::new(b'p').number(queue.0).number(sequence).0
+}
+
+/// The outcome of a request without a session.
+pub(crate) fn token(bucket: u64, high: u64, low: u64) -> Key {
+    Builder::new(b'u').number(bucket).number(high).number(low).0
+}
+
+/// A namespace's defaults.
+pub(crate) fn namespace(name: &str) -> Key {
+    Builder::new(b'v').text(name).0
+}
+
 /// A session.
 pub(crate) fn session(session: u64) -> Key {
     Builder::new(b'e').number(session).0
@@ -169,31 +229,61 @@ pub(crate) enum Timer {
         /// Of which queue.
         queue: QueueId,
     },
+    /// A message's time to live is over.
+    Expiry {
+        /// When, on cluster time.
+        due: u64,
+        /// Which.
+        place: Place,
+    },
+    /// The window of a dedup id is over; the timer's value is the id.
+    Dedup {
+        /// When, on cluster time.
+        due: u64,
+        /// The place of birth of its message.
+        place: Place,
+    },
+    /// An outcome need not be kept any longer.
+    Done {
+        /// When, on cluster time.
+        due: u64,
+        /// The place in which its message was acked.
+        place: Place,
+    },
 }
 
 const TIMER_MESSAGE: u8 = 1;
 const TIMER_RESUME: u8 = 2;
+const TIMER_EXPIRY: u8 = 3;
+const TIMER_DEDUP: u8 = 4;
+const TIMER_DONE: u8 = 5;
 
 impl Timer {
     /// When it fires, on cluster time.
     pub(crate) fn due(&self) -> u64 {
         match self {
-            Timer::Message { due, .. } | Timer::Resume { due, .. } => *due,
+            Timer::Message { due, .. }
+            | Timer::Resume { due, .. }
+            | Timer::Expiry { due, .. }
+            | Timer::Dedup { due, .. }
+            | Timer::Done { due, .. } => *due,
         }
     }
 
     /// Its key.
     pub(crate) fn key(&self) -> Key {
+        let of = |due: u64, kind: u8, place: Place| {
+            let key = Builder::new(b't').number(due).byte(kind).number(place.queue.0);
+            key.byte(place.lane_byte()).number(place.sequence)
+        };
         match *self {
-            Timer::Message { due, place } => Builder::new(b't')
-                .number(due)
-                .byte(TIMER_MESSAGE)
-                .number(place.queue.0)
-                .byte(place.lane_byte())
-                .number(place.sequence),
+            Timer::Message { due, place } => of(due, TIMER_MESSAGE, place),
             Timer::Resume { due, queue } => {
                 Builder::new(b't').number(due).byte(TIMER_RESUME).number(queue.0).byte(0).number(0)
             }
+            Timer::Expiry { due, place } => of(due, TIMER_EXPIRY, place),
+            Timer::Dedup { due, place } => of(due, TIMER_DEDUP, place),
+            Timer::Done { due, place } => of(due, TIMER_DONE, place),
         }
         .0
     }
@@ -212,6 +302,9 @@ impl Timer {
         match *kind {
             TIMER_MESSAGE => Some(Timer::Message { due, place: Place::from_parts(queue, *lane, sequence)? }),
             TIMER_RESUME => Some(Timer::Resume { due, queue }),
+            TIMER_EXPIRY => Some(Timer::Expiry { due, place: Place::from_parts(queue, *lane, sequence)? }),
+            TIMER_DEDUP => Some(Timer::Dedup { due, place: Place::from_parts(queue, *lane, sequence)? }),
+            TIMER_DONE => Some(Timer::Done { due, place: Place::from_parts(queue, *lane, sequence)? }),
             _ => None,
         }
     }
@@ -268,7 +361,7 @@ pub(crate) fn session_timers_until(due: u64) -> (Key, Key) {
     (Builder::new(b'y').0, Builder::new(b'y').number(due.saturating_add(1)).0)
 }
 
-/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f`.
+/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f x j z a d p`.
 pub(crate) fn of_queue(tag: u8, queue: QueueId) -> (Key, Key) {
     prefix(&Builder::new(tag).number(queue.0).0)
 }

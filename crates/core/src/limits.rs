@@ -57,8 +57,50 @@ pub const FAILURE_TEXT_BYTES: usize = 512;
 pub const NOTE_BYTES: usize = 512;
 /// The output of an ack.
 pub const OUTPUT_BYTES: usize = 64 << 10;
-/// The priority of every message until priorities come.
+/// The priority of a message that names none.
 pub const PRIORITY_DEFAULT: u8 = 4;
+/// The first priority to be served; the last is 0.
+pub const PRIORITY_MAX: u8 = 9;
+/// A group's name and a dedup id, each: they stand in keys.
+pub const ID_BYTES: usize = 256;
+/// Queues of one receive: each costs a read where it is empty.
+pub const RECEIVE_QUEUES: usize = 16;
+/// The longest time to live.
+pub const TTL_MAX_MS: u64 = 366 * DAY_MS;
+/// How long a dedup id is remembered, unless a queue says otherwise.
+pub const DEDUP_WINDOW_DEFAULT_MS: u64 = HOUR_MS;
+/// The longest dedup window.
+pub const DEDUP_WINDOW_MAX_MS: u64 = 30 * DAY_MS;
+/// Dedup ids that a queue remembers: each is two small records.
+pub const DEDUP_IDS: u64 = 10_000_000;
+/// The longest that outcomes of acks can be read: they are for whoever waits, not an archive.
+pub const RETAIN_DONE_MAX_MS: u64 = 7 * DAY_MS;
+/// Outcomes that a queue keeps.
+pub const RETAIN_DONE: u64 = 1_000_000;
+/// Rules of shedding of a queue: one a priority.
+pub const SHED_RULES: usize = 10;
+/// The longest `max_wait`, and the longest `age_slo`.
+pub const MAX_WAIT_MAX_MS: u64 = 366 * DAY_MS;
+/// The highest `expected_rate`, in thousandths of a message a second: a million messages a second.
+pub const EXPECTED_RATE_MAX_MILLI: u64 = 1_000_000_000;
+/// Time that one bucket of a queue's rate holds, in milliseconds of cluster time.
+pub const RATE_BUCKET_MS: u64 = 10_000;
+/// Buckets of a queue's rate, the current one included.
+pub const RATE_BUCKETS: u64 = 6;
+/// Busy time after which a queue's rate is believed.
+pub const RATE_BUSY_MS: u64 = 10_000;
+/// Finished messages after which a queue's rate is believed for the first time.
+pub const RATE_FINISHED: u64 = 50;
+/// The lowest rate that is reckoned with: one message in so many milliseconds.
+pub const RATE_LOWEST_MS: u64 = 60_000;
+/// A request's own id, where it has no session: as long as a UUID.
+pub const TOKEN_BYTES: usize = 16;
+/// Time that one bucket of such ids holds, in milliseconds of the lease clock.
+pub const TOKEN_BUCKET_MS: u64 = 5 * 60_000;
+/// Outcomes of such requests, in all buckets.
+pub const TOKENS: u64 = 200_000;
+/// Namespaces with defaults of their own.
+pub const NAMESPACES: u64 = 10_000;
 
 /// Keys that one scan in `apply` looks at: an entry takes milliseconds, never seconds.
 pub const SCAN_KEYS: usize = 1_000;
@@ -101,6 +143,10 @@ pub const TIMER_LAZY_MS: u64 = 10 * 60_000;
 
 /// Retry-After where the queue has no drain rate to reckon with.
 pub const RETRY_AFTER_MS: u64 = 1_000;
+/// The shortest Retry-After.
+pub const RETRY_AFTER_MIN_MS: u64 = 100;
+/// The longest Retry-After.
+pub const RETRY_AFTER_MAX_MS: u64 = 60_000;
 
 /// One hour in milliseconds.
 pub const HOUR_MS: u64 = 3_600_000;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::command::{Content, Pause, QueueRef, QueueSettings};
+use crate::command::{Content, Pause, QueueRef, QueueSettings, RetryPolicy};
 use crate::ids::{MessageId, Place, QueueId};
 use crate::reply::Handle;
 use crate::time::{LeaseTime, Timestamp};
@@ -42,9 +42,34 @@ pub enum Query {
         after: Bytes,
         /// How many at most, 1 to [`crate::limits::PAGE`].
         limit: usize,
+        /// Which of them.
+        filter: Filter,
     },
     /// One message by id, wherever it is now, with its history.
     Get(MessageId),
+    /// One message by the dedup id that its queue remembers.
+    GetByDedupId {
+        /// The queue.
+        queue: QueueRef,
+        /// The dedup id.
+        dedup_id: String,
+    },
+    /// What came of a message that was acked where outcomes are retained.
+    Outcome(MessageId),
+    /// Whether a queue remembers a dedup id, so that only `apply` may answer an enqueue with it.
+    DedupIdSeen {
+        /// The queue.
+        queue: QueueRef,
+        /// The dedup id.
+        dedup_id: String,
+    },
+    /// The namespaces that have defaults of their own, by name.
+    Namespaces {
+        /// Only names after this one; empty: from the first.
+        after: String,
+        /// How many at most, 1 to [`crate::limits::PAGE`].
+        limit: usize,
+    },
     /// The messages of leases just granted. Leases that are no longer live are left out.
     Deliver(Vec<Handle>),
     /// Leases in order of (queue, sequence), to rebuild the leader's heap. Those of a queue that is gone, or past their
@@ -62,6 +87,30 @@ pub enum Query {
         /// The request's number.
         seq: u64,
     },
+    /// The same for a request without a session.
+    TokenSeen {
+        /// The first 8 of its 16 bytes, big-endian.
+        high: u64,
+        /// The last 8.
+        low: u64,
+    },
+}
+
+/// Which messages a peek shows. All that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// Of this group; empty: any.
+    pub group: String,
+    /// Of this type; empty: any.
+    pub r#type: String,
+    /// With these tags.
+    pub tags: std::collections::BTreeMap<String, String>,
+    /// Of this priority.
+    pub priority: Option<u8>,
+    /// Enqueued at or before this cluster time.
+    pub enqueued_until: Option<Timestamp>,
+    /// Failed at least so often.
+    pub min_failures: u32,
 }
 
 /// An answer; the variant matches the question's.
@@ -75,14 +124,48 @@ pub enum Answer {
     Queue(Option<QueueInfo>),
     /// To `Peek`; `None`: no such queue.
     Messages(Option<Page>),
-    /// To `Get`.
+    /// To `Get` and `GetByDedupId`.
     Message(Option<MessageInfo>),
+    /// To `Outcome`.
+    Outcome(Option<DoneInfo>),
+    /// To `Namespaces`.
+    Namespaces(Vec<NamespaceInfo>),
     /// To `Deliver`.
     Deliveries(Vec<Delivery>),
     /// To `Leases`.
     Leases(Vec<LeaseInfo>),
-    /// To `RequestSeen`.
+    /// To `RequestSeen`, `TokenSeen` and `DedupIdSeen`.
     Seen(bool),
+}
+
+/// A namespace's defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// The namespace.
+    pub name: String,
+    /// What differs from the built-in defaults.
+    pub defaults: QueueSettings,
+    /// Whether enqueues make queues.
+    pub auto_create: bool,
+}
+
+/// What came of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoneInfo {
+    /// Its id.
+    pub id: MessageId,
+    /// The queue it was acked in.
+    pub queue: QueueRef,
+    /// When it was acked.
+    pub finished_at: Timestamp,
+    /// Until when this can be read.
+    pub kept_until: Timestamp,
+    /// What the worker gave back.
+    pub output: Bytes,
+    /// Leases ever granted on it.
+    pub receive_count: u32,
+    /// Who acked it.
+    pub worker: String,
 }
 
 /// Where the clocks stand.
@@ -174,6 +257,20 @@ pub struct Stats {
     pub lease_expired: u64,
     /// Messages taken in over a bound, by a move.
     pub over_bound: u64,
+    /// Enqueues ever that found their dedup id remembered.
+    pub duplicates: u64,
+    /// Outcomes ever that were not kept, as too many were.
+    pub outcomes_dropped: u64,
+    /// Dedup ids remembered now.
+    pub dedup_ids: u64,
+    /// Outcomes kept now.
+    pub retained: u64,
+    /// Groups now that wait for a dead letter to be gone.
+    pub groups_blocked: u64,
+    /// What the queue's workers finish, in thousandths of a message a second; absent where nothing says.
+    pub rate_milli: Option<u64>,
+    /// Since when the oldest parked head of a group has been parked.
+    pub oldest_parked_at: Option<Timestamp>,
     /// Since when the oldest ready message has been ready.
     pub oldest_ready_at: Option<Timestamp>,
 }
@@ -221,6 +318,18 @@ pub struct MessageInfo {
     pub dead_letter: Option<DeadLetter>,
     /// Its failures, oldest first, the last 16.
     pub history: Vec<FailureInfo>,
+    /// Its group; empty: none.
+    pub group: String,
+    /// Its number in the line of its group; 0: it has not joined, or has none.
+    pub line: u64,
+    /// Its dedup id; empty: none.
+    pub dedup_id: String,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// Its own retry policy.
+    pub retry: Option<RetryPolicy>,
+    /// Its own dead-letter queue; empty: its queue's.
+    pub dead_letter_queue: String,
 }
 
 /// A live lease.
@@ -262,6 +371,10 @@ pub enum DeadReason {
     Attempts,
     /// A worker refused it for good.
     Rejected,
+    /// Its time to live was over.
+    Expired,
+    /// An earlier message of its group was dead-lettered.
+    Group,
 }
 
 /// One failure.
@@ -313,4 +426,8 @@ pub struct Delivery {
     pub failures: u32,
     /// Why it is a dead letter, where it is one.
     pub dead_letter: Option<DeadLetter>,
+    /// Its group; empty: none.
+    pub group: String,
+    /// 0 to 9.
+    pub priority: u8,
 }

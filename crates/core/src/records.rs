@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use crate::command::{Pause, QueueRef, QueueSettings};
+use crate::command::{Pause, QueueRef, QueueSettings, RetryPolicy};
 use crate::reply::{Fault, PlaceRecord, Reply};
 
 /// Reads a record; `Fault` where the bytes are none.
@@ -56,10 +56,41 @@ pub(crate) struct Header {
     /// The last session timer key fired.
     #[prost(bytes = "bytes", tag = "12")]
     pub session_timers_done: Bytes,
+    /// Outcomes of requests without a session, in all buckets.
+    #[prost(uint64, tag = "13")]
+    pub tokens: u64,
+    /// How many of them stand in which bucket, oldest first.
+    #[prost(message, repeated, tag = "14")]
+    pub token_buckets: Vec<TokenBucket>,
+    /// Namespaces with defaults of their own.
+    #[prost(uint64, tag = "15")]
+    pub namespaces: u64,
+}
+
+/// Outcomes of requests without a session, of one bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct TokenBucket {
+    /// The bucket: the lease clock by [`crate::limits::TOKEN_BUCKET_MS`].
+    #[prost(uint64, tag = "1")]
+    pub bucket: u64,
+    /// How many.
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+
+/// A namespace's defaults.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct NamespaceRecord {
+    /// What differs from the built-in defaults.
+    #[prost(message, required, tag = "1")]
+    pub defaults: QueueSettings,
+    /// Whether enqueues make queues.
+    #[prost(bool, tag = "2")]
+    pub auto_create: bool,
 }
 
 /// The format of the applied state written here.
-pub(crate) const STATE_FORMAT: u32 = 1;
+pub(crate) const STATE_FORMAT: u32 = 2;
 
 /// A queue's name and settings.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -82,26 +113,15 @@ pub(crate) struct ConfigRecord {
 }
 
 /// A queue's heads and counters. Written once by every entry that touches the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct QueueRecord {
     /// The last sequence given.
     #[prost(uint64, tag = "1")]
     pub last_sequence: u64,
-    /// The fresh lane starts here: all before it has been leased or purged.
-    #[prost(uint64, tag = "2")]
-    pub fresh_head: u64,
-    /// The returned lane starts here.
-    #[prost(uint64, tag = "3")]
-    pub returned_head: u64,
+    // 2, 3, 5, 6: heads and counts of lanes in state format 1.
     /// The last return number given.
     #[prost(uint64, tag = "4")]
     pub last_return: u64,
-    /// Messages in the returned lane now.
-    #[prost(uint64, tag = "5")]
-    pub returned: u64,
-    /// Deliveries made while both lanes held something; every fourth is from the fresh lane.
-    #[prost(uint64, tag = "6")]
-    pub turn: u64,
     /// Messages below this sequence that are not leased are purged.
     #[prost(uint64, tag = "7")]
     pub purged_below: u64,
@@ -111,7 +131,9 @@ pub(crate) struct QueueRecord {
     /// Delayed now.
     #[prost(uint64, tag = "11")]
     pub delayed: u64,
-    // 12: blocked.
+    /// Blocked now.
+    #[prost(uint64, tag = "12")]
+    pub blocked: u64,
     /// Leased now.
     #[prost(uint64, tag = "13")]
     pub leased: u64,
@@ -133,11 +155,18 @@ pub(crate) struct QueueRecord {
     /// Moved out ever.
     #[prost(uint64, tag = "23")]
     pub moved_out: u64,
-    // 24: expired_dropped, 25: cancelled.
+    /// Expired and dropped ever.
+    #[prost(uint64, tag = "24")]
+    pub expired_dropped: u64,
+    /// Cancelled ever.
+    #[prost(uint64, tag = "25")]
+    pub cancelled: u64,
     /// Purged ever.
     #[prost(uint64, tag = "26")]
     pub purged: u64,
-    // 27: dropped.
+    /// Dropped at the end of their attempts ever.
+    #[prost(uint64, tag = "27")]
+    pub dropped: u64,
     /// Leases granted ever.
     #[prost(uint64, tag = "30")]
     pub received: u64,
@@ -153,6 +182,93 @@ pub(crate) struct QueueRecord {
     /// Messages moved in over a bound.
     #[prost(uint64, tag = "34")]
     pub over_bound: u64,
+    /// Enqueues ever whose dedup id was remembered.
+    #[prost(uint64, tag = "35")]
+    pub duplicates: u64,
+    /// Outcomes ever that were not kept.
+    #[prost(uint64, tag = "36")]
+    pub outcomes_dropped: u64,
+    /// The lanes of each priority that was ever used, the highest first.
+    #[prost(message, repeated, tag = "40")]
+    pub lanes: Vec<LaneRecord>,
+    /// The last line number given.
+    #[prost(uint64, tag = "41")]
+    pub last_line: u64,
+    /// Line numbers below this are purged, unless their message is leased.
+    #[prost(uint64, tag = "42")]
+    pub lines_from: u64,
+    /// The last parking number given.
+    #[prost(uint64, tag = "43")]
+    pub last_park: u64,
+    /// Parking numbers below this are purged.
+    #[prost(uint64, tag = "44")]
+    pub parks_from: u64,
+    /// Groups that wait for a dead letter to be gone.
+    #[prost(uint64, tag = "45")]
+    pub groups_blocked: u64,
+    /// Dedup ids remembered.
+    #[prost(uint64, tag = "46")]
+    pub dedup_ids: u64,
+    /// Outcomes kept.
+    #[prost(uint64, tag = "47")]
+    pub retained: u64,
+    /// How fast its workers are.
+    #[prost(message, optional, tag = "48")]
+    pub rate: Option<RateRecord>,
+}
+
+/// The two lanes of one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct LaneRecord {
+    /// The priority.
+    #[prost(uint32, tag = "1")]
+    pub priority: u32,
+    /// The fresh lane starts here: all before it has been leased or purged, or is gone.
+    #[prost(uint64, tag = "2")]
+    pub fresh_head: u64,
+    /// Messages in the fresh lane now.
+    #[prost(uint64, tag = "3")]
+    pub fresh: u64,
+    /// The returned lane starts here.
+    #[prost(uint64, tag = "4")]
+    pub returned_head: u64,
+    /// Messages in the returned lane now.
+    #[prost(uint64, tag = "5")]
+    pub returned: u64,
+    /// Deliveries made while both lanes held something; every fourth is from the fresh lane.
+    #[prost(uint64, tag = "6")]
+    pub turn: u64,
+}
+
+/// How fast a queue's workers are: what was finished in how much busy time.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct RateRecord {
+    /// Up to when busy time is reckoned, on cluster time.
+    #[prost(uint64, tag = "1")]
+    pub until_ms: u64,
+    /// The last six buckets of 10 s, oldest first; none that is empty.
+    #[prost(message, repeated, tag = "2")]
+    pub buckets: Vec<RateBucket>,
+    /// The rate last measured, as finished by busy; 0 by 0: never.
+    #[prost(uint64, tag = "3")]
+    pub finished: u64,
+    /// In milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub busy_ms: u64,
+}
+
+/// Ten seconds of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct RateBucket {
+    /// Cluster time by [`crate::limits::RATE_BUCKET_MS`].
+    #[prost(uint64, tag = "1")]
+    pub bucket: u64,
+    /// Messages finished.
+    #[prost(uint64, tag = "2")]
+    pub finished: u64,
+    /// Busy time, in milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub busy_ms: u64,
 }
 
 /// A message, as it is stored.
@@ -173,6 +289,24 @@ pub(crate) struct MessageRecord {
     /// Why it is a dead letter, if it is one.
     #[prost(message, optional, tag = "5")]
     pub dead_letter: Option<DeadLetterRecord>,
+    /// Its group; empty: none.
+    #[prost(string, tag = "6")]
+    pub group: String,
+    /// Its number in the line of its group, where it joined as it came; 0: see its state.
+    #[prost(uint64, tag = "7")]
+    pub line: u64,
+    /// Its dedup id, in the queue where it was enqueued; empty: none.
+    #[prost(string, tag = "8")]
+    pub dedup_id: String,
+    /// When it expires, on cluster time; 0: never.
+    #[prost(uint64, tag = "9")]
+    pub expires_at_ms: u64,
+    /// Its own retry policy.
+    #[prost(message, optional, tag = "10")]
+    pub retry: Option<RetryPolicy>,
+    /// Its own dead-letter queue; empty: the queue's.
+    #[prost(string, tag = "11")]
+    pub dead_letter_queue: String,
     /// An encoded [`Content`](crate::command::Content), decoded only where somebody looks at it.
     #[prost(bytes = "bytes", tag = "15")]
     pub content: Bytes,
@@ -184,7 +318,7 @@ pub(crate) struct DeadLetterRecord {
     /// The queue it was in.
     #[prost(message, required, tag = "1")]
     pub source: QueueRef,
-    /// 1: attempts used up, 2: refused for good.
+    /// 1: attempts used up, 2: refused for good, 3: expired, 4: of a group whose head was dead-lettered.
     #[prost(uint32, tag = "2")]
     pub reason: u32,
     /// When it was moved, on cluster time.
@@ -197,6 +331,79 @@ pub(crate) struct DeadLetterRecord {
     #[prost(uint32, tag = "5")]
     pub failures: u32,
     // 6: redrive count.
+    /// The id of the queue whose group waits until this message is gone; 0: none does.
+    #[prost(uint64, tag = "7")]
+    pub blocks: u64,
+}
+
+/// A line: the messages of a group in the order in which they were ready first.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct GroupRecord {
+    /// The first of the line, which alone can be received; none: the line waits.
+    #[prost(message, optional, tag = "1")]
+    pub head: Option<PlaceRecord>,
+    /// The head's number, or that of the last one.
+    #[prost(uint64, tag = "2")]
+    pub line: u64,
+    /// Whether the line waits until a dead letter is gone.
+    #[prost(bool, tag = "3")]
+    pub blocked: bool,
+    /// All up to this number follow the head to the dead-letter queue; 0: none does.
+    #[prost(uint64, tag = "4")]
+    pub drains_to: u64,
+}
+
+/// A group whose followers go where its head went.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct DrainRecord {
+    /// The dead-letter queue's name.
+    #[prost(message, required, tag = "1")]
+    pub target: QueueRef,
+}
+
+/// A head that waits for its time, and its group with it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct ParkRecord {
+    /// Since when, on cluster time.
+    #[prost(uint64, tag = "1")]
+    pub since_ms: u64,
+}
+
+/// A dedup id that its queue remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct DedupRecord {
+    /// The message's place of birth.
+    #[prost(message, required, tag = "1")]
+    pub place: PlaceRecord,
+    /// Whether the message has finished here.
+    #[prost(bool, tag = "2")]
+    pub finished: bool,
+    /// Whether the window is over.
+    #[prost(bool, tag = "3")]
+    pub over: bool,
+}
+
+/// What came of a message.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct DoneRecord {
+    /// Its place of birth.
+    #[prost(message, required, tag = "1")]
+    pub id: PlaceRecord,
+    /// When it was acked, on cluster time.
+    #[prost(uint64, tag = "2")]
+    pub finished_at_ms: u64,
+    /// Until when this is kept, on cluster time.
+    #[prost(uint64, tag = "3")]
+    pub until_ms: u64,
+    /// What the worker gave back.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub output: Bytes,
+    /// Leases ever granted on it.
+    #[prost(uint32, tag = "5")]
+    pub receive_count: u32,
+    /// Who acked it.
+    #[prost(string, tag = "6")]
+    pub worker: String,
 }
 
 /// A place in the returned lane.
@@ -252,6 +459,10 @@ pub(crate) struct LeaseRecord {
     /// Who holds it.
     #[prost(string, tag = "12")]
     pub worker: String,
+    /// Whether the message has a group, a dedup id, an end or a policy of its own, or blocks a group: its record says
+    /// more than the lease copies.
+    #[prost(bool, tag = "13")]
+    pub keyed: bool,
 }
 
 /// What changes of a message. A plain one has none.
@@ -281,6 +492,18 @@ pub(crate) struct StateRecord {
     /// Space and priority of the message's place.
     #[prost(uint32, tag = "8")]
     pub lane: u32,
+    /// Its number in the line of its group, where it joined after it came.
+    #[prost(uint64, tag = "9")]
+    pub line: u64,
+    /// Whether it waits behind an earlier one of its group.
+    #[prost(bool, tag = "10")]
+    pub blocked: bool,
+    /// When it is ready at the earliest, on cluster time, where it was rescheduled while it was blocked.
+    #[prost(uint64, tag = "11")]
+    pub not_before_ms: u64,
+    /// Its parking number, where it is the head of its group and delayed.
+    #[prost(uint64, tag = "12")]
+    pub park: u64,
 }
 
 /// One failure.
@@ -380,4 +603,7 @@ pub(crate) struct SweepRecord {
     /// Messages from this sequence on.
     #[prost(uint64, tag = "5")]
     pub from: u64,
+    /// Parking numbers below this.
+    #[prost(uint64, tag = "6")]
+    pub parks_below: u64,
 }

@@ -93,7 +93,7 @@ pub struct Reply {
     #[prost(uint64, tag = "4")]
     pub at_ms: u64,
     /// The answer.
-    #[prost(oneof = "Answered", tags = "10, 11, 12, 13, 20, 21, 30, 32, 33")]
+    #[prost(oneof = "Answered", tags = "10, 11, 12, 13, 20, 21, 30, 32, 33, 36")]
     pub answered: Option<Answered>,
 }
 
@@ -127,6 +127,9 @@ pub enum Answered {
     /// To `PurgeQueue`.
     #[prost(message, tag = "33")]
     QueuePurged(Removed),
+    /// To `SetNamespace` and `DeleteNamespace`.
+    #[prost(message, tag = "36")]
+    NamespaceChanged(Empty),
 }
 
 /// A place, as stored.
@@ -170,6 +173,53 @@ pub struct Committed {
     /// One for each settlement, in order.
     #[prost(message, repeated, tag = "2")]
     pub settled: Vec<SettleResult>,
+    /// One for each cancel, in order.
+    #[prost(message, repeated, tag = "3")]
+    pub cancelled: Vec<CancelResult>,
+    /// One for each reschedule, in order.
+    #[prost(message, repeated, tag = "4")]
+    pub rescheduled: Vec<RescheduleResult>,
+}
+
+/// What became of one cancel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CancelResult {
+    /// The result.
+    #[prost(oneof = "CancelOutcome", tags = "1, 2, 3")]
+    pub outcome: Option<CancelOutcome>,
+}
+
+/// What became of one cancel.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum CancelOutcome {
+    /// The message is gone. Its id, also where it was named by a dedup id.
+    #[prost(message, tag = "1")]
+    Cancelled(PlaceRecord),
+    /// There was none: cancelled before, finished, or never enqueued.
+    #[prost(message, tag = "2")]
+    Gone(Empty),
+    /// It could not be cancelled, and nothing happened.
+    #[prost(message, tag = "3")]
+    Rejected(RejectionRecord),
+}
+
+/// What became of one reschedule.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RescheduleResult {
+    /// The result.
+    #[prost(oneof = "RescheduleOutcome", tags = "1, 2")]
+    pub outcome: Option<RescheduleOutcome>,
+}
+
+/// What became of one reschedule.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum RescheduleOutcome {
+    /// It has a new time.
+    #[prost(message, tag = "1")]
+    Rescheduled(Enqueued),
+    /// It has not, and nothing happened.
+    #[prost(message, tag = "2")]
+    Rejected(RejectionRecord),
 }
 
 /// What became of one enqueue.
@@ -200,14 +250,16 @@ pub struct Enqueued {
     /// When it is ready, on cluster time in milliseconds.
     #[prost(uint64, tag = "2")]
     pub available_at_ms: u64,
-    // 3: duplicate.
+    /// Whether it was there already, under this dedup id.
+    #[prost(bool, tag = "3")]
+    pub duplicate: bool,
 }
 
 /// What became of one settlement.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SettleResult {
     /// The result.
-    #[prost(oneof = "SettleOutcome", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "SettleOutcome", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub outcome: Option<SettleOutcome>,
 }
 
@@ -235,6 +287,12 @@ pub enum SettleOutcome {
     /// The queue was purged meanwhile: the message is gone.
     #[prost(message, tag = "7")]
     Purged(Empty),
+    /// Its time to live is over: the message is gone.
+    #[prost(message, tag = "8")]
+    Expired(Empty),
+    /// Its attempts are used up, and the queue drops such messages.
+    #[prost(message, tag = "9")]
+    Dropped(Empty),
 }
 
 /// No more to say.
@@ -274,6 +332,32 @@ pub struct Received {
     /// The leases, in order of delivery; may be none.
     #[prost(message, repeated, tag = "1")]
     pub handles: Vec<Handle>,
+    /// Messages acked as they were received, in order of delivery. Not kept for a repeat.
+    #[prost(message, repeated, tag = "2")]
+    pub taken: Vec<Taken>,
+}
+
+/// A message received and acked in one.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Taken {
+    /// Where it was, and how often it was received; its lease is over.
+    #[prost(message, required, tag = "1")]
+    pub handle: Handle,
+    /// Its id: its place of birth.
+    #[prost(message, required, tag = "2")]
+    pub id: PlaceRecord,
+    /// The queue it was in.
+    #[prost(message, required, tag = "3")]
+    pub queue: QueueNamed,
+    /// When it came to this queue, on cluster time in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub enqueued_at_ms: u64,
+    /// Its group; empty: none.
+    #[prost(string, tag = "5")]
+    pub group: String,
+    /// An encoded [`Content`](crate::command::Content), the body included.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub content: bytes::Bytes,
 }
 
 /// One lease.
@@ -348,7 +432,7 @@ pub struct Removed {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RejectionRecord {
     /// The rejection.
-    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
     pub rejection: Option<Rejection>,
 }
 
@@ -400,15 +484,27 @@ pub enum Rejection {
     /// A part of an atomic commit was refused, and so the whole.
     #[prost(message, tag = "15")]
     PartRefused(PartRefused),
+    /// The message is with a receiver, or has been: it can't be cancelled or rescheduled any more.
+    #[prost(message, tag = "16")]
+    TooLate(LeaseLost),
+    /// No such message.
+    #[prost(message, tag = "17")]
+    MessageNotFound(Empty),
+    /// Too many outcomes of requests without a session are kept.
+    #[prost(message, tag = "18")]
+    RequestIdsFull(LimitReached),
+    /// No such namespace has defaults of its own.
+    #[prost(message, tag = "19")]
+    NamespaceNotFound(QueueNamed),
 }
 
 /// Which part of an atomic commit was refused, and why: the first one, in the order in which they are carried out.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PartRefused {
     /// The part.
-    #[prost(oneof = "Part", tags = "1, 2")]
+    #[prost(oneof = "Part", tags = "1, 2, 3, 4")]
     pub part: Option<Part>,
-    // 3-9: the parts to come.
+    // 5-9: the parts to come.
     /// Its own rejection.
     #[prost(message, optional, boxed, tag = "10")]
     pub why: Option<Box<RejectionRecord>>,
@@ -423,6 +519,12 @@ pub enum Part {
     /// An enqueue.
     #[prost(uint32, tag = "2")]
     Enqueue(u32),
+    /// A cancel.
+    #[prost(uint32, tag = "3")]
+    Cancel(u32),
+    /// A reschedule.
+    #[prost(uint32, tag = "4")]
+    Reschedule(u32),
 }
 
 impl Rejection {
@@ -461,13 +563,13 @@ pub struct Full {
     /// The queue.
     #[prost(message, required, tag = "1")]
     pub queue: QueueNamed,
-    /// `max_depth` or `max_bytes`.
+    /// `max_depth`, `max_bytes`, `shed`, `max_wait` or `dedup_ids`.
     #[prost(string, tag = "2")]
     pub bound: String,
     /// Its value.
     #[prost(uint64, tag = "3")]
     pub limit: u64,
-    /// What the queue holds.
+    /// What the queue holds; for `max_wait` the wait in milliseconds.
     #[prost(uint64, tag = "4")]
     pub held: u64,
     /// When to try again, in milliseconds from now.
