@@ -23,7 +23,7 @@
 //! | `x` queue, group length (2 bytes), group | [`GroupRecord`](crate::records::GroupRecord): a line that is not empty |
 //! | `j` queue, group length, group, line number | place of a message that waits in the line |
 //! | `z` queue, parking number | [`ParkRecord`](crate::records::ParkRecord): a head that waits for its time |
-//! | `a` queue, group length, group | [`DrainRecord`](crate::records::DrainRecord): a line that goes to the dead letters |
+//! | `a` queue, group length, group | nothing: this line goes to the dead letters |
 //! | `d` queue, dedup id | [`DedupRecord`](crate::records::DedupRecord) |
 //! | `p` queue, sequence (of birth or place) | [`DoneRecord`](crate::records::DoneRecord): what came of a message |
 //! | `u` bucket, 16 bytes | an outcome of a request without a session |

@@ -353,14 +353,6 @@ pub(crate) struct GroupRecord {
     pub drains_to: u64,
 }
 
-/// A group whose followers go where its head went.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(crate) struct DrainRecord {
-    /// The dead-letter queue's name.
-    #[prost(message, required, tag = "1")]
-    pub target: QueueRef,
-}
-
 /// A head that waits for its time, and its group with it.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct ParkRecord {
