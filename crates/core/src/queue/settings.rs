@@ -79,14 +79,13 @@ pub(crate) fn check(name: &QueueRef, settings: &QueueSettings) -> Result<(), Rej
     range("retain_done_ms", settings.retain_done_ms, 0, limits::RETAIN_DONE_MAX_MS)?;
     range("age_slo_ms", settings.age_slo_ms, 0, limits::MAX_WAIT_MAX_MS)?;
     range("dedup_window_ms", settings.dedup_window_ms, 1_000, limits::DEDUP_WINDOW_MAX_MS)?;
-    for (field, number, known) in [
-        ("on_group_failure", settings.on_group_failure, OnGroupFailure::is_valid as fn(i32) -> bool),
-        ("on_expired", settings.on_expired, OnExpired::is_valid),
-        ("on_exhausted", settings.on_exhausted, OnExhausted::is_valid),
-    ] {
-        if let Some(number) = number.filter(|number| !known(*number)) {
-            return Err(invalid(field, format!("expected one that this version knows, but got {number}")));
-        }
+    let choices = [
+        ("on_group_failure", settings.on_group_failure.is_none_or(OnGroupFailure::is_valid)),
+        ("on_expired", settings.on_expired.is_none_or(OnExpired::is_valid)),
+        ("on_exhausted", settings.on_exhausted.is_none_or(OnExhausted::is_valid)),
+    ];
+    if let Some((field, _)) = choices.into_iter().find(|(_, is_known)| !is_known) {
+        return Err(invalid(field, "expected one that this version knows, but got another number"));
     }
     for (field, text) in [("owner", &settings.owner), ("runbook_url", &settings.runbook_url)] {
         let len = text.as_ref().map_or(0, String::len);
