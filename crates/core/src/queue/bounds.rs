@@ -58,11 +58,12 @@ pub(crate) fn over(config: &ConfigRecord, record: &QueueRecord, messages: u64, b
 /// Above a share of `max_depth`, messages below a priority are refused.
 fn shed(config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -> Option<Full> {
     let max_depth = config.settings.max_depth.filter(|limit| *limit > 0)?;
+    let depth = record.depth();
     let rules = config.settings.shed.iter().flat_map(|shed| &shed.rules);
     let concern = rules.filter(|rule| u32::from(newcomers.priority) < rule.below_priority);
-    let limit = concern.map(|rule| percent(max_depth, rule.above_percent)).min()?;
-    let depth = record.depth();
-    (depth.saturating_add(newcomers.messages) > limit).then(|| refusal(config, "shed", limit, depth))
+    let mut limits = concern.map(|rule| percent(max_depth, rule.above_percent));
+    let limit = limits.find(|limit| depth.saturating_add(newcomers.messages) > *limit)?;
+    Some(refusal(config, "shed", limit, depth))
 }
 
 /// Whoever is ready or blocked would wait longer for a receiver than the queue allows.
@@ -70,12 +71,13 @@ fn max_wait(config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -
     let max_wait_ms = config.settings.max_wait_ms.filter(|limit| *limit > 0 && !newcomers.delayed)?;
     let rate = rate::known(config, record)?;
     let waiting = record.ready.saturating_add(record.blocked);
-    if !rate.takes_longer(waiting.saturating_add(newcomers.messages), max_wait_ms) {
+    let with_newcomers = waiting.saturating_add(newcomers.messages);
+    if !rate.takes_longer(with_newcomers, max_wait_ms) {
         return None;
     }
     let excess = waiting.saturating_sub(nine_tenths(rate.messages_in(max_wait_ms)));
     let retry_after_ms = retry_after(config, record, Some(excess));
-    Some(Full { retry_after_ms, ..refusal(config, "max_wait", max_wait_ms, rate.time_of(waiting)) })
+    Some(Full { retry_after_ms, ..refusal(config, "max_wait", max_wait_ms, rate.time_of(with_newcomers)) })
 }
 
 fn nine_tenths(limit: u64) -> u64 {
