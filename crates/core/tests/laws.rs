@@ -14,7 +14,8 @@ use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
 use ticketrail_core::command::{Command, Commit, Target, Tick};
 use ticketrail_core::query::{Clock, MessageState};
 use ticketrail_core::reply::{
-    Answered, CancelOutcome, Committed, EnqueueOutcome, Part, PartRefused, RescheduleOutcome, SessionOpened, SettleOutcome,
+    Answered, CancelOutcome, Committed, EnqueueOutcome, Part, PartRefused, RescheduleOutcome, SessionOpened,
+    SettleOutcome,
 };
 use ticketrail_core::{
     Answer, Effect, Entry, LeaseToken, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp,

@@ -378,7 +378,8 @@ impl Machine {
                 self.compare_peek(queue, &group, limit)?;
                 let priority = Filter { priority: Some(info.place.priority), ..any.clone() };
                 self.compare_peek(queue, &priority, limit)?;
-                let tags = Filter { tags: info.content.tags.clone(), r#type: info.content.r#type.clone(), ..any.clone() };
+                let tags =
+                    Filter { tags: info.content.tags.clone(), r#type: info.content.r#type.clone(), ..any.clone() };
                 self.compare_peek(queue, &tags, limit)?;
                 let until = Filter { enqueued_until: Some(info.enqueued_at), min_failures: 1, ..any.clone() };
                 self.compare_peek(queue, &until, limit)?;

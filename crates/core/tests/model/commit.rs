@@ -3,8 +3,8 @@
 use ticketrail_core::LeaseToken;
 use ticketrail_core::command::Commit;
 use ticketrail_core::reply::{
-    Answered, CancelOutcome, CancelResult, Committed, Empty, EnqueueOutcome, EnqueueResult, Part, PartRefused, Rejection,
-    RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome,
+    Answered, CancelOutcome, CancelResult, Committed, Empty, EnqueueOutcome, EnqueueResult, Part, PartRefused,
+    Rejection, RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome,
 };
 
 use super::{ANY_FIELD, Answer, Model, invalid, refused};

@@ -24,7 +24,9 @@ impl Queue {
     /// [`Model::expected_info`].
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats { bytes: self.bytes(), ..self.counters };
-        let earlier = |oldest: Option<Timestamp>, since: u64| Some(oldest.map_or(Timestamp(since), |at| at.min(Timestamp(since))));
+        let earlier = |oldest: Option<Timestamp>, since: u64| {
+            Some(oldest.map_or(Timestamp(since), |at| at.min(Timestamp(since))))
+        };
         for message in &self.messages {
             match &message.state {
                 State::Delayed(_) => {
@@ -130,10 +132,9 @@ impl Message {
             failures: self.failures,
             due: match self.state {
                 State::Delayed(Due::At(due)) => Some(Timestamp(due)),
-                State::Delayed(Due::Between { .. })
-                | State::Ready(_)
-                | State::Blocked { .. }
-                | State::Leased(_) => None,
+                State::Delayed(Due::Between { .. }) | State::Ready(_) | State::Blocked { .. } | State::Leased(_) => {
+                    None
+                }
             },
             lease: self.lease_info(id),
             dead_letter: self.dead_letter.clone(),

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use prost::Message as _;
+use ticketrail_core::Timestamp;
 use ticketrail_core::command::Receive;
 use ticketrail_core::query::DoneInfo;
 use ticketrail_core::reply::{Answered, Handle, Received, Rejection, Taken};
-use ticketrail_core::Timestamp;
 
 use super::line::Leaving;
 use super::queue::{Lease, Message, State, named};
@@ -30,8 +30,12 @@ impl Model {
                     self.bind_queue_id(index, taken.handle.place.queue)?;
                 }
             }
-            let unnamed: Vec<usize> =
-                receive.queues.iter().filter_map(|name| self.queue(name)).filter(|i| self.queues[*i].id.is_none()).collect();
+            let unnamed: Vec<usize> = receive
+                .queues
+                .iter()
+                .filter_map(|name| self.queue(name))
+                .filter(|i| self.queues[*i].id.is_none())
+                .collect();
             let strange = handles.iter().map(|handle| handle.place.queue).find(|id| !self.knows_queue_id(*id));
             if let (Some(index), Some(id)) = (unnamed.first(), strange) {
                 self.bind_queue_id(*index, id)?;

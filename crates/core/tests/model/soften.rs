@@ -16,7 +16,9 @@ pub(super) fn agree(now: u64, mut expected: Shown, actual: &Shown) -> Result<(),
     match (&mut expected, actual) {
         (Err(expected), Err(actual)) => rejection(expected, actual),
         (Ok(expected), Ok(actual)) => match (&mut expected.answered, &actual.answered) {
-            (Some(Answered::Committed(expected)), Some(Answered::Committed(actual))) => committed(now, expected, actual),
+            (Some(Answered::Committed(expected)), Some(Answered::Committed(actual))) => {
+                committed(now, expected, actual)
+            }
             (Some(Answered::Received(expected)), Some(Answered::Received(actual))) => received(expected, actual),
             _ => {}
         },

@@ -1,8 +1,8 @@
 //! Cancel and reschedule: by id, or by the dedup id that a queue remembers.
 
+use ticketrail_core::Space;
 use ticketrail_core::command::{Reschedule, Target};
 use ticketrail_core::reply::{CancelOutcome, Empty, Enqueued, LeaseLost, Rejection, RescheduleOutcome};
-use ticketrail_core::Space;
 
 use super::enqueue::when;
 use super::line::Leaving;

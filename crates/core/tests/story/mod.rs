@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ticketrail_core::command::{
     CloseQueue, Command, Commit, Content, CreateQueue, DeleteNamespace, DeleteQueue, Enqueue, Expire, ExpiredLease,
-    OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Reschedule, RetryPolicy, SetNamespace,
-    Settle, Target, Tick, UpdateQueue, Verdict,
+    OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Reschedule, RetryPolicy,
+    SetNamespace, Settle, Target, Tick, UpdateQueue, Verdict,
 };
 use ticketrail_core::reply::PlaceRecord;
 use ticketrail_core::{MessageId, Request, RequestId};
@@ -353,9 +353,7 @@ impl Memory {
                 by_id(*ids.get(pick as usize % ids.len().max(1))?)
             }
             Aim::Any(pick) => by_id(*self.messages.get(pick as usize % self.messages.len().max(1))?),
-            Aim::Dedup(pick, number) => {
-                Target { id: None, queue: Some(queue(pick)), dedup_id: format!("d{number}") }
-            }
+            Aim::Dedup(pick, number) => Target { id: None, queue: Some(queue(pick)), dedup_id: format!("d{number}") },
             Aim::Nonsense(pick) => {
                 let lane = u32::from(pick % 10) + if pick % 2 == 0 { 16 } else { 0 };
                 let id = PlaceRecord { queue: u64::from(pick) % 5, lane, sequence: u64::from(pick) / 5 };
