@@ -1,7 +1,7 @@
 //! Runs the commands of a golden script and writes down the answers.
 //!
 //! Messages are named `m1`, `m2`, ... in order of their enqueue, leases `m1` (the latest) or `m1@2` (the second),
-//! sessions `s1`, `s2`, ..., dedup ids of a queue `orders#key`. Times are written from the morning on which each script
+//! sessions `s1`, `s2`, ..., dedup ids of a queue `orders/key`. Times are written from the morning on which each script
 //! begins: `+1.5s`.
 
 mod request;
@@ -80,6 +80,11 @@ impl Clerk {
                 Ok(String::new())
             }
             "advance" => self.advance(millis(need(args, "a duration")?)?),
+            // Time passes, but nobody ticks: the next entry carries the clock.
+            "later" => {
+                self.machine.stamp += millis(need(args, "a duration")?)?;
+                Ok(String::new())
+            }
             "leap" => {
                 self.machine.stamp = self.machine.stamp.saturating_add_signed(signed(need(args, "a duration")?)?);
                 self.propose(vec![Request::anonymous(Command::Tick(Tick {}))])
@@ -119,7 +124,7 @@ impl Clerk {
             "leases" => self.say_leases(),
             "seen" => {
                 let name = need(args, "a session, a token, or a queue and a dedup id")?;
-                let query = match (name.split_once('#'), token_number(name)) {
+                let query = match (name.split_once('/'), token_number(name)) {
                     (Some((name, dedup_id)), _) => Query::DedupIdSeen { queue: queue(name), dedup_id: dedup_id.into() },
                     (None, Some(low)) => Query::TokenSeen { high: TOKEN_HIGH, low },
                     (None, None) => {
@@ -315,7 +320,7 @@ impl Clerk {
 
     /// A message by its name, or by the dedup id that a queue remembers.
     fn get(&self, name: &str) -> Said {
-        let query = match name.split_once('#') {
+        let query = match name.split_once('/') {
             Some((name, dedup_id)) => Query::GetByDedupId { queue: queue(name), dedup_id: dedup_id.into() },
             None => Query::Get(self.message(name)?),
         };

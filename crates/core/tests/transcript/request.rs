@@ -160,9 +160,9 @@ impl Clerk {
         Ok(Command::Commit(Commit { settle, ..Commit::default() }))
     }
 
-    /// `m1`, or `orders#key`.
+    /// `m1`, or `orders/key`.
     fn target(&self, name: &str) -> Result<Target, Box<dyn Error>> {
-        Ok(match name.split_once('#') {
+        Ok(match name.split_once('/') {
             Some((name, dedup_id)) => Target { queue: Some(queue(name)), dedup_id: dedup_id.into(), id: None },
             None => Target { id: Some(PlaceRecord::from(self.message(name)?.origin)), ..Target::default() },
         })

@@ -105,14 +105,16 @@ impl Clerk {
             time(settings.backoff_cap_ms),
             settings.dead_letter_queue.clone().unwrap_or_else(|| "absent".into())
         );
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".into());
         let rules = |shed: &Option<Shed>| {
             let shed = shed.clone().unwrap_or_default();
             let rule = |rule: &ShedRule| format!("{}%:{}", rule.above_percent, rule.below_priority);
             shed.rules.iter().map(rule).collect::<Vec<_>>().join(",")
         };
-        let policy = settings.on_group_failure.and_then(|policy| OnGroupFailure::try_from(policy).ok());
-        let on_expired = settings.on_expired.and_then(|what| OnExpired::try_from(what).ok());
-        let on_exhausted = settings.on_exhausted.and_then(|what| OnExhausted::try_from(what).ok());
+        let policy =
+            settings.on_group_failure.and_then(|policy| OnGroupFailure::try_from(policy).ok()).unwrap_or_default();
+        let on_expired = settings.on_expired.and_then(|what| OnExpired::try_from(what).ok()).unwrap_or_default();
+        let on_exhausted = settings.on_exhausted.and_then(|what| OnExhausted::try_from(what).ok()).unwrap_or_default();
         // Of the rest only what differs from the defaults.
         for (differs, words) in [
             (settings.max_wait_ms != usual.max_wait_ms, format!("max_wait {}", time(settings.max_wait_ms))),
@@ -124,8 +126,8 @@ impl Clerk {
             (settings.shed != usual.shed, format!("shed {}", rules(&settings.shed))),
             (settings.ttl_ms != usual.ttl_ms, format!("ttl {}", time(settings.ttl_ms))),
             (settings.retain_done_ms != usual.retain_done_ms, format!("retain_done {}", time(settings.retain_done_ms))),
-            (settings.owner != usual.owner, format!("owner {:?}", settings.owner)),
-            (settings.runbook_url != usual.runbook_url, format!("runbook {:?}", settings.runbook_url)),
+            (settings.owner != usual.owner, format!("owner {}", text(&settings.owner))),
+            (settings.runbook_url != usual.runbook_url, format!("runbook {}", text(&settings.runbook_url))),
             (settings.age_slo_ms != usual.age_slo_ms, format!("age_slo {}", time(settings.age_slo_ms))),
             (
                 settings.dedup_window_ms != usual.dedup_window_ms,
