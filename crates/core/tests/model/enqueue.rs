@@ -100,6 +100,7 @@ impl Model {
         if !enqueue.dedup_id.is_empty() {
             let dedup_id = enqueue.dedup_id.clone();
             queue.dedup.retain(|known| known.dedup_id != dedup_id);
+            queue.stale.retain(|stale| *stale != dedup_id);
             let priority = priority as u8;
             queue.dedup.push(Remembered { dedup_id, space, priority, sequence, until, finished: false });
         }

@@ -64,13 +64,13 @@ impl Queue {
         )
     }
 
-    /// What is shown at `now`, where the design leaves it open: ids and outcomes whose time is over may be shown until a
-    /// tick takes them, and the rate as at the last touch or as now.
+    /// What is shown at `now`, where the design leaves it open: ids and outcomes whose time is over, or whose message a
+    /// purge took, may be shown until a tick takes them, and the rate as at the last touch or as now.
     pub(crate) fn expected_info(&self, now: u64, shown: &Stats) -> QueueInfo {
         let mut info = self.info();
         let stats = &mut info.stats;
         let known = self.dedup.iter().filter(|known| !(known.finished && known.until <= now)).count() as u64;
-        if (known..=stats.dedup_ids).contains(&shown.dedup_ids) {
+        if (known..=stats.dedup_ids + self.stale.len() as u64).contains(&shown.dedup_ids) {
             stats.dedup_ids = shown.dedup_ids;
         }
         let kept = self.outcomes.iter().filter(|outcome| outcome.kept_until.0 > now).count() as u64;

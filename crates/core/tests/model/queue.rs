@@ -126,6 +126,8 @@ pub(crate) struct Queue {
     /// Groups whose line up to this number follows a dead letter.
     pub(crate) doomed_groups: Vec<(String, u64)>,
     pub(crate) dedup: Vec<Remembered>,
+    /// Dedup ids that a purge has freed, and no tick swept yet.
+    pub(crate) stale: Vec<String>,
     pub(crate) outcomes: Vec<DoneInfo>,
     pub(crate) drain: Drain,
     /// What was counted; the gauges among them stay zero here.
@@ -203,6 +205,7 @@ impl Queue {
             blocked_groups: Vec::new(),
             doomed_groups: Vec::new(),
             dedup: Vec::new(),
+            stale: Vec::new(),
             outcomes: Vec::new(),
             drain: Drain::begin(created_at),
             counters: Stats::default(),

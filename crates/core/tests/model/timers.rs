@@ -28,6 +28,9 @@ impl Model {
         for (_, number, timer) in due {
             self.fire(number, &timer);
         }
+        for queue in &mut self.queues {
+            queue.stale.clear();
+        }
         for (number, group) in std::mem::take(&mut self.freed) {
             self.unblock(number, &group);
         }

@@ -8,7 +8,7 @@ use ticketrail_core::query::NamespaceInfo;
 use ticketrail_core::reply::{Answered, Empty, QueueChanged, QueueNamed, Rejection, Removed};
 use ticketrail_core::{Namespace, QueueName};
 
-use super::queue::{Message, Queue, defaults, merged, named};
+use super::queue::{Message, Queue, Remembered, defaults, merged, named};
 use super::{Answer, Model, invalid};
 
 const SECOND: u64 = 1_000;
@@ -80,7 +80,9 @@ impl Model {
         let (left, taken) = queue.messages.drain(..).partition(|message| message.lease().is_some());
         queue.messages = left;
         self.freed.extend(taken.iter().filter_map(|message: &Message| message.holds_up.clone()));
-        queue.dedup.retain(|known| known.finished || !taken.iter().any(|gone| gone.sequence == known.sequence));
+        let is_free = |known: &Remembered| !known.finished && taken.iter().any(|gone| gone.sequence == known.sequence);
+        queue.stale.extend(queue.dedup.iter().filter(|known| is_free(known)).map(|known| known.dedup_id.clone()));
+        queue.dedup.retain(|known| !is_free(known));
         let count = before - queue.depth();
         queue.counters.purged += count;
         for message in &mut queue.messages {
@@ -194,9 +196,16 @@ fn limits_are_kept(settings: &QueueSettings) -> Result<(), Rejection> {
         }
     }
     let rules = settings.shed.clone().unwrap_or_default().rules;
-    let is_legal = |rule: &ShedRule| rule.above_percent <= 99 && (1..=9).contains(&rule.below_priority);
-    if rules.len() > 10 || !rules.iter().all(is_legal) {
+    if rules.len() > 10 {
         return Err(invalid("shed"));
+    }
+    for ShedRule { above_percent, below_priority } in rules {
+        if above_percent > 99 {
+            return Err(invalid("shed.above_percent"));
+        }
+        if !(1..=9).contains(&below_priority) {
+            return Err(invalid("shed.below_priority"));
+        }
     }
     for (field, text) in [("owner", &settings.owner), ("runbook_url", &settings.runbook_url)] {
         if text.as_ref().is_some_and(|text| text.len() > 512) {

@@ -200,6 +200,7 @@ impl Clerk {
             },
             Rejection::MessageNotFound(_) => "no such message".into(),
             Rejection::RequestIdsFull(full) => format!("{} outcomes of such requests are kept, no more", full.limit),
+            Rejection::NamespacesFull(full) => format!("there are {} namespaces, no more", full.limit),
             Rejection::NamespaceNotFound(named) => format!("namespace {} has no defaults of its own", named.namespace),
             Rejection::RequestIdOld(old) => format!("the outcomes of requests below {} are forgotten", old.acked_below),
             Rejection::SessionWindow(window) => format!("{} outcomes are stored, no more", window.limit),
