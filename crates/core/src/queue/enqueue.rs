@@ -26,7 +26,7 @@ pub(crate) fn run(
 ) -> Result<Result<Enqueued, Rejection>, Fault> {
     let name = usize::try_from(part.queue).ok().and_then(|index| queues.get(index));
     let content = match check(part, txn.header.cluster_ms) {
-        Ok(_) if name.is_some_and(|name| name.name == part.dead_letter_queue) => {
+        Ok(_) if !part.dead_letter_queue.is_empty() && name.is_some_and(|name| name.name == part.dead_letter_queue) => {
             return Ok(Err(invalid("dead_letter_queue", "expected another queue, but it is the queue itself")));
         }
         Ok(content) => content,
