@@ -240,7 +240,7 @@ pub enum SettledPart {
     Purged,
     /// Its time to live was over: the message is gone, or dead-lettered where its queue says so. An ack is never this.
     Expired,
-    /// Its attempts were used up, or it was rejected, and its queue drops such messages: it is gone.
+    /// Its attempts were used up, and its queue drops such messages: it is gone.
     Dropped,
 }
 

@@ -115,7 +115,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of messages whose attempts are used up, or that are rejected.
+    /// What becomes of messages whose attempts are used up.
     OnExhausted {
         /// They are dead letters.
         DeadLetter = "dead_letter",

@@ -141,7 +141,7 @@ pub enum Settled {
     Purged(Position),
     /// Its time to live was over: the message is gone, or dead-lettered where its queue says so. An ack is never this.
     Expired(Position),
-    /// Its attempts were used up, or it was rejected, and its queue drops such messages: it is gone.
+    /// Its attempts were used up, and its queue drops such messages: it is gone.
     Dropped(Position),
 }
 
