@@ -56,6 +56,13 @@ pub enum Query {
     },
     /// What came of a message that was acked where outcomes are retained.
     Outcome(MessageId),
+    /// The same, by the dedup id that its queue remembers.
+    OutcomeByDedupId {
+        /// The queue.
+        queue: QueueRef,
+        /// The dedup id.
+        dedup_id: String,
+    },
     /// Whether a queue remembers a dedup id, so that only `apply` may answer an enqueue with it.
     DedupIdSeen {
         /// The queue.
@@ -126,7 +133,7 @@ pub enum Answer {
     Messages(Option<Page>),
     /// To `Get` and `GetByDedupId`.
     Message(Option<MessageInfo>),
-    /// To `Outcome`.
+    /// To `Outcome` and `OutcomeByDedupId`.
     Outcome(Option<DoneInfo>),
     /// To `Namespaces`.
     Namespaces(Vec<NamespaceInfo>),
