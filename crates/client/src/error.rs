@@ -233,6 +233,8 @@ reasons! {
     RequestIdsFull = REQUEST_IDS_FULL;
     /// Too many queues.
     QueuesFull = QUEUES_FULL;
+    /// Too many namespaces have defaults of their own.
+    NamespacesFull = NAMESPACES_FULL;
     /// The disk is nearly full.
     DiskLow = DISK_LOW;
     /// Calls come faster than they can be taken.

@@ -321,6 +321,7 @@ impl Attempts {
             | Reason::LeaseLost
             | Reason::TooLate
             | Reason::QueuesFull
+            | Reason::NamespacesFull
             | Reason::UnknownOutcome
             | Reason::Broken
             | Reason::None

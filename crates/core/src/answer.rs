@@ -56,6 +56,7 @@ pub fn query(view: &dyn View, query: &Query) -> Result<Answer, Fault> {
             None => None,
         }),
         Query::DedupIdSeen { queue, dedup_id } => Answer::Seen(dedup_id_of(txn, queue, dedup_id)?.is_some()),
+        Query::Namespace(name) => Answer::Namespaces(namespace::find(txn, name)?.into_iter().collect()),
         Query::Namespaces { after, limit } => Answer::Namespaces(namespace::list(txn, after, *limit)?),
         Query::Deliver(handles) => Answer::Deliveries(deliver(txn, handles)?),
         Query::Leases { after, limit } => Answer::Leases(leases(txn, *after, *limit)?),

@@ -57,6 +57,13 @@ pub(crate) fn defaults(txn: &Txn<'_>, namespace: &str) -> Result<(QueueSettings,
     })
 }
 
+/// One namespace, if it has defaults of its own.
+pub(crate) fn find(txn: &Txn<'_>, name: &str) -> Result<Option<NamespaceInfo>, Fault> {
+    let record: Option<NamespaceRecord> = txn.record("a namespace", &keys::namespace(name))?;
+    let info = |NamespaceRecord { defaults, auto_create }| NamespaceInfo { name: name.to_owned(), defaults, auto_create };
+    Ok(record.map(info))
+}
+
 /// Namespaces by name.
 pub(crate) fn list(txn: &Txn<'_>, after: &str, limit: usize) -> Result<Vec<NamespaceInfo>, Fault> {
     let (first, to) = keys::space(b'v');

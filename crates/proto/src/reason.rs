@@ -43,6 +43,8 @@ pub const SESSIONS_FULL: &str = "SESSIONS_FULL";
 pub const REQUEST_IDS_FULL: &str = "REQUEST_IDS_FULL";
 /// Too many queues. `RESOURCE_EXHAUSTED`; nothing happened.
 pub const QUEUES_FULL: &str = "QUEUES_FULL";
+/// Too many namespaces have defaults of their own. `RESOURCE_EXHAUSTED`; nothing happened.
+pub const NAMESPACES_FULL: &str = "NAMESPACES_FULL";
 /// The disk is nearly full. `RESOURCE_EXHAUSTED` with a retry delay; nothing happened.
 pub const DISK_LOW: &str = "DISK_LOW";
 /// Calls come faster than they can be taken. `RESOURCE_EXHAUSTED` with a retry delay; nothing happened.

@@ -183,6 +183,7 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
             None => "try again later".to_owned(),
         },
         Reason::QueuesFull => "delete a queue that nobody uses: `rail queue ls`".to_owned(),
+        Reason::NamespacesFull => "take defaults that nobody needs back: `rail namespace ls`".to_owned(),
         Reason::RequestIdOld
         | Reason::SessionWindow
         | Reason::RequestIdReused

@@ -175,7 +175,6 @@ fn above<T: PartialOrd>(value: T, warn: Option<T>, crit: Option<T>) -> Health {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure for a graph")]
 fn count(name: &'static str, what: &str, value: u64, warn: Option<u64>, crit: Option<u64>) -> Figure {
     let float = |count: u64| count as f64;
     Figure {
@@ -203,7 +202,6 @@ fn age(queue: &QueueInfo, warn: Option<Duration>, crit: Option<Duration>) -> Fig
 }
 
 /// Seconds to the millisecond.
-#[expect(clippy::cast_precision_loss, reason = "a figure for a graph")]
 fn seconds(duration: Duration) -> f64 {
     millis(duration) as f64 / 1_000.0
 }

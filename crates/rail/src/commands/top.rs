@@ -88,7 +88,6 @@ impl TopLine {
         // A queue made anew under its name counts from zero.
         let before = before.filter(|before| before.id == queue.id);
         let rate = |count: fn(&QueueInfo) -> u64, now: u64| match before {
-            #[expect(clippy::cast_precision_loss, reason = "a rate for a person")]
             Some(before) if seconds > 0.0 => now.saturating_sub(count(before)) as f64 / seconds,
             Some(_) | None => 0.0,
         };
