@@ -273,7 +273,11 @@ fn dedup_id_of(txn: &mut Txn<'_>, queue: &QueueRef, dedup_id: &str) -> Result<Op
     message::place(&record.place, &keys::dedup(queue, dedup_id)).map(Some)
 }
 
-fn outcome(txn: &Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
+fn outcome(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
+    // They go with the queue that they were enqueued on, before it is swept too.
+    if txn.queue(id.origin.queue)?.is_none() {
+        return Ok(None);
+    }
     let key = keys::done(id.origin.queue, id.origin.sequence);
     let Some(record) = txn.record::<DoneRecord>("what came of a message", &key)? else { return Ok(None) };
     if id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {

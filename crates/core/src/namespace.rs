@@ -57,11 +57,14 @@ pub(crate) fn defaults(txn: &Txn<'_>, namespace: &str) -> Result<(QueueSettings,
     })
 }
 
-/// One namespace, if it has defaults of its own.
+/// One namespace.
 pub(crate) fn find(txn: &Txn<'_>, name: &str) -> Result<Option<NamespaceInfo>, Fault> {
     let record: Option<NamespaceRecord> = txn.record("a namespace", &keys::namespace(name))?;
-    let info = |NamespaceRecord { defaults, auto_create }| NamespaceInfo { name: name.to_owned(), defaults, auto_create };
-    Ok(record.map(info))
+    Ok(record.map(|NamespaceRecord { defaults, auto_create }| NamespaceInfo {
+        name: name.to_owned(),
+        defaults,
+        auto_create,
+    }))
 }
 
 /// Namespaces by name.

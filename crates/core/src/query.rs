@@ -70,7 +70,7 @@ pub enum Query {
         /// The dedup id.
         dedup_id: String,
     },
-    /// One namespace's defaults, if it has any of its own.
+    /// One namespace, if it has defaults of its own.
     Namespace(String),
     /// The namespaces that have defaults of their own, by name.
     Namespaces {
@@ -137,7 +137,7 @@ pub enum Answer {
     Message(Option<MessageInfo>),
     /// To `Outcome` and `OutcomeByDedupId`.
     Outcome(Option<DoneInfo>),
-    /// To `Namespaces`; to `Namespace` one at most.
+    /// To `Namespace` and `Namespaces`.
     Namespaces(Vec<NamespaceInfo>),
     /// To `Deliver`.
     Deliveries(Vec<Delivery>),
