@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use ticketrail_core::command::{OpenSession, QueueRef};
+use ticketrail_core::command::{OpenSession, QueueRef, Receive};
 use ticketrail_core::query::Page;
 use ticketrail_core::reply::Committed;
 use ticketrail_core::{Answer, Answered, Command, MessageId, Query, RequestId, limits};
@@ -53,6 +53,12 @@ impl QueueApi {
     ) -> Result<(v1::Commit, Committed), Refusal> {
         let (id, repeat) = field::request_id(request_id)?;
         self.commit_as(command, id, repeat, timeout).await
+    }
+
+    /// Whether a receive waits where none of its queues is there.
+    pub(crate) async fn waits_for_queues(&self, receive: &Receive, timeout: Duration) -> Result<bool, Refusal> {
+        let Some(queue) = receive.queues.first().filter(|_| self.settings.auto_create) else { return Ok(false) };
+        call::makes_queues(&self.handle, &queue.namespace, timeout).await
     }
 
     /// Puts a commit through the log, under an id that has been read already.
@@ -195,12 +201,12 @@ impl QueueService for QueueApi {
     }
 
     async fn receive(&self, request: Request<v1::ReceiveRequest>) -> Result<Response<v1::ReceiveResponse>, Status> {
-        let deadline = call::deadline(request.metadata());
+        let (deadline, timeout) = (call::deadline(request.metadata()), call::timeout(request.metadata()));
         let wire = request.into_inner();
         let (id, repeat) = field::request_id(wire.request_id)?;
         let (receive, wait) = receive::receive(wire)?;
         let wait = deadline.map_or(wait, |deadline| wait.min(call::wait_within(deadline)));
-        let auto_create = self.settings.auto_create;
+        let auto_create = self.waits_for_queues(&receive, timeout).await?;
         let receiving = self.handle.receive(ReceiveCall { receive, id, repeat, wait, auto_create });
         let Deliveries { deliveries, reply, origin } = match deadline {
             // What was leased meanwhile is released with the dropped future.
