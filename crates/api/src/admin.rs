@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ticketrail_core::command::{
-    CloseQueue, CreateQueue, DeleteNamespace, DeleteQueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings, SetNamespace,
-    UpdateQueue,
+    CloseQueue, CreateQueue, DeleteNamespace, DeleteQueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings,
+    SetNamespace, UpdateQueue,
 };
 use ticketrail_core::query::{Clock, NamespaceInfo, QueueInfo};
 use ticketrail_core::reply::Removed;

@@ -34,8 +34,7 @@ impl CommitService for CommitApi {
         let request_id = wire.request_id.take();
         let command = commit::commit(&self.settings, wire)?;
         let atomic = command.atomic;
-        let asked =
-            [command.settle.len(), command.cancel.len(), command.reschedule.len(), command.enqueue.len()];
+        let asked = [command.settle.len(), command.cancel.len(), command.reschedule.len(), command.enqueue.len()];
         let Changed { commit, answered } =
             call::propose(&self.handle, Command::Commit(command), request_id, timeout).await?;
         let Answered::Committed(committed) = answered else {

@@ -525,13 +525,7 @@ mod tests {
                 pairs(&[("receive_count", "2")]),
                 None,
             ),
-            (
-                Rejection::TooLate(LeaseLost { receive_count: None }),
-                Code::FailedPrecondition,
-                "TOO_LATE",
-                vec![],
-                None,
-            ),
+            (Rejection::TooLate(LeaseLost { receive_count: None }), Code::FailedPrecondition, "TOO_LATE", vec![], None),
             (Rejection::MessageNotFound(Empty {}), Code::NotFound, "MESSAGE_NOT_FOUND", vec![], None),
             (
                 Rejection::NamespaceNotFound(QueueNamed { namespace: "shop".into(), name: String::new() }),

@@ -103,9 +103,8 @@ mod tests {
 
     #[test]
     fn a_streams_request_has_a_number_and_mostly_a_session() {
-        let id = |session, seq, repeat| {
-            Some(v1::RequestId { session, seq, acked_below: 1, repeat, ..Default::default() })
-        };
+        let id =
+            |session, seq, repeat| Some(v1::RequestId { session, seq, acked_below: 1, repeat, ..Default::default() });
         assert_eq!(name(None).unwrap_err().field, "request_id.seq");
         assert_eq!(name(id(7, 0, false)).unwrap_err().field, "request_id.seq");
         assert_eq!(name(id(0, 3, true)).unwrap_err().field, "request_id.repeat");
@@ -119,7 +118,8 @@ mod tests {
         let id = |seq, token: &[u8]| {
             Some(v1::RequestId { seq, repeat: true, token: token.to_vec().into(), ..Default::default() })
         };
-        let token = RequestId { token_high: 0x0101_0101_0101_0101, token_low: 0x0101_0101_0101_0101, ..Default::default() };
+        let token =
+            RequestId { token_high: 0x0101_0101_0101_0101, token_low: 0x0101_0101_0101_0101, ..Default::default() };
         assert_eq!(name(id(3, &[1; 16])), Ok(Name { session: 0, seq: 3, id: Some(token), repeat: true }));
         assert_eq!(name(id(0, &[1; 16])).unwrap_err().field, "request_id.seq");
         assert_eq!(name(id(3, &[1; 15])).unwrap_err().field, "request_id.token");

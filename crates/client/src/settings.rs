@@ -39,7 +39,7 @@ pub struct QueueSettings {
     pub ttl: Option<Duration>,
     /// How long the outcome of an acked message can be read, up to 7 days; zero: not at all. Default zero.
     pub retain_done: Option<Duration>,
-    /// Whose queue it is; at most 256 bytes.
+    /// Whose queue it is; at most 512 bytes.
     pub owner: Option<String>,
     /// What to do when it alarms; at most 512 bytes.
     pub runbook_url: Option<String>,

@@ -165,10 +165,7 @@ mod tests {
         let record = |rejection| RejectionRecord { rejection: Some(rejection) };
         let cancelled = |outcome| cancel_result(&CancelResult { outcome: Some(outcome) }).unwrap().outcome.unwrap();
         let expected = v1::Cancelled { message_id: "1.7.m4.9".into() };
-        assert_eq!(
-            cancelled(CancelOutcome::Cancelled(place)),
-            v1::cancel_result::Outcome::Cancelled(expected)
-        );
+        assert_eq!(cancelled(CancelOutcome::Cancelled(place)), v1::cancel_result::Outcome::Cancelled(expected));
         assert_eq!(cancelled(CancelOutcome::Gone(Empty {})), v1::cancel_result::Outcome::Gone(v1::Gone {}));
         let late = record(Rejection::TooLate(LeaseLost { receive_count: Some(2) }));
         let v1::cancel_result::Outcome::Error(error) = cancelled(CancelOutcome::Rejected(late)) else {

@@ -256,10 +256,7 @@ mod tests {
         ];
         let fields = rows.map(|row| named(&row.unwrap_err()).map(str::to_owned));
         let of = |field: &str| [field.to_owned(), String::new(), String::new()];
-        assert_eq!(
-            fields,
-            [of("settle"), of("settle"), of("enqueue"), of("enqueue"), of("namespace"), of("cancel")]
-        );
+        assert_eq!(fields, [of("settle"), of("settle"), of("enqueue"), of("enqueue"), of("namespace"), of("cancel")]);
         assert!(parsed(vec![ack(); 1_000], vec![enqueue("a", 0); 1_000]).is_ok());
     }
 }

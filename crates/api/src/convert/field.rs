@@ -72,7 +72,8 @@ pub(crate) fn request_id(id: Option<v1::RequestId>) -> Result<(Option<RequestId>
 /// The id of a request without a session: 16 bytes, not all 0.
 pub(crate) fn request_token(token: &[u8]) -> Result<RequestId, FieldError> {
     let wrong = |got: String| {
-        let reason = format!("expected {} bytes such as those of a UUID, not all 0, but got {got}", limits::TOKEN_BYTES);
+        let reason =
+            format!("expected {} bytes such as those of a UUID, not all 0, but got {got}", limits::TOKEN_BYTES);
         FieldError::new("request_id.token", reason)
     };
     let all: u128 = match <[u8; limits::TOKEN_BYTES]>::try_from(token) {

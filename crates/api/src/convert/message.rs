@@ -438,11 +438,7 @@ mod tests {
         assert_eq!((part.group.as_str(), part.dedup_id.as_str()), ("g", "d"));
         assert_eq!((part.priority, part.ttl_ms, part.expires_at_ms), (Some(0), 1_001, 5_000));
         assert_eq!(part.dead_letter_queue, "morgue");
-        let retry = RetryPolicy {
-            max_attempts: Some(0),
-            backoff_base_ms: Some(1_000),
-            backoff_cap_ms: Some(2_000),
-        };
+        let retry = RetryPolicy { max_attempts: Some(0), backoff_base_ms: Some(1_000), backoff_cap_ms: Some(2_000) };
         assert_eq!(part.retry, Some(retry));
         assert_eq!(retry_to_wire(retry).backoff_cap, seconds(2));
         let plain = one(message()).unwrap();
@@ -533,18 +529,11 @@ mod tests {
             (v1::NewMessage { ttl: seconds(0), ..message() }, "messages[0].ttl", "0 s"),
             (v1::NewMessage { ttl: seconds(366 * 86_400 + 1), ..message() }, "messages[0].ttl", "366 d"),
             (
-                v1::NewMessage {
-                    expires_at: Some(prost_types::Timestamp { seconds: -1, nanos: 0 }),
-                    ..message()
-                },
+                v1::NewMessage { expires_at: Some(prost_types::Timestamp { seconds: -1, nanos: 0 }), ..message() },
                 "messages[0].expires_at",
                 "-1",
             ),
-            (
-                v1::NewMessage { dead_letter_queue: "a b".into(), ..message() },
-                "messages[0].dead_letter_queue",
-                "' '",
-            ),
+            (v1::NewMessage { dead_letter_queue: "a b".into(), ..message() }, "messages[0].dead_letter_queue", "' '"),
             (retrying(Some(101), None, None), "messages[0].retry.max_attempts", "101"),
             (retrying(None, seconds(0), None), "messages[0].retry.backoff_base", "0 s"),
             (retrying(None, None, seconds(86_401)), "messages[0].retry.backoff_cap", "86401 s"),

@@ -54,12 +54,7 @@ pub(crate) fn start(start: v1::ConsumeStart) -> Result<Receive, FieldError> {
 }
 
 /// The queues of a receive, each once, in order of preference.
-fn queues(
-    at: &str,
-    namespace: String,
-    queue: String,
-    more_queues: Vec<String>,
-) -> Result<Vec<QueueRef>, FieldError> {
+fn queues(at: &str, namespace: String, queue: String, more_queues: Vec<String>) -> Result<Vec<QueueRef>, FieldError> {
     let most = limits::RECEIVE_QUEUES.saturating_sub(1);
     at_most(&format!("{at}more_queues"), "queues", more_queues.len(), most)?;
     let first = field::queue(namespace, queue)?;
@@ -140,7 +135,10 @@ mod tests {
         assert_eq!(super::receive(with(&["mail", "orders"])).unwrap_err().field, "more_queues[1]");
         assert_eq!(super::receive(with(&["a b"])).unwrap_err().field, "more_queues[0]");
         let error = super::receive(with(&["q"; 16])).unwrap_err();
-        assert_eq!((error.field.as_str(), error.reason.as_str()), ("more_queues", "expected at most 15 queues, but got 16"));
+        assert_eq!(
+            (error.field.as_str(), error.reason.as_str()),
+            ("more_queues", "expected at most 15 queues, but got 16")
+        );
         let start = v1::ConsumeStart { queue: "a".into(), more_queues: vec!["a".into()], ..Default::default() };
         assert_eq!(super::start(start).unwrap_err().field, "start.more_queues[0]");
     }

@@ -394,10 +394,7 @@ mod tests {
             (v1::QueueSettings { on_expired: -1, ..none() }, "settings.on_expired"),
             (v1::QueueSettings { on_exhausted: 3, ..none() }, "settings.on_exhausted"),
             (v1::QueueSettings { shed: rules(&[(80, 5); 11]), ..none() }, "settings.shed.rules"),
-            (
-                v1::QueueSettings { shed: rules(&[(80, 5), (100, 5)]), ..none() },
-                "settings.shed.rules[1].above_percent",
-            ),
+            (v1::QueueSettings { shed: rules(&[(80, 5), (100, 5)]), ..none() }, "settings.shed.rules[1].above_percent"),
             (v1::QueueSettings { shed: rules(&[(80, 0)]), ..none() }, "settings.shed.rules[0].below_priority"),
             (v1::QueueSettings { shed: rules(&[(80, 10)]), ..none() }, "settings.shed.rules[0].below_priority"),
             (v1::QueueSettings { ttl: seconds(366 * 86_400 + 1), ..none() }, "settings.ttl"),

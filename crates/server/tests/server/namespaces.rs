@@ -8,12 +8,7 @@ use tonic::Code;
 use crate::harness::*;
 
 fn set(name: &str, defaults: v1::QueueSettings, auto_create: Option<bool>) -> v1::SetNamespaceRequest {
-    v1::SetNamespaceRequest {
-        namespace: name.into(),
-        defaults: Some(defaults),
-        auto_create,
-        ..Default::default()
-    }
+    v1::SetNamespaceRequest { namespace: name.into(), defaults: Some(defaults), auto_create, ..Default::default() }
 }
 
 fn in_shop(queue: &str, body: &str) -> v1::EnqueueRequest {
@@ -64,8 +59,7 @@ async fn a_namespace_may_forbid_that_messages_make_queues() {
     let response = client.enqueue(in_shop("orders", "x")).await.expect("an answer").into_inner();
     let error = refused(&response.results[0]);
     assert_eq!((error.code, error.reason.as_str()), (5, "QUEUE_NOT_FOUND"));
-    let waiting =
-        v1::ReceiveRequest { namespace: "shop".into(), ..receive("orders", 1, Duration::from_secs(15)) };
+    let waiting = v1::ReceiveRequest { namespace: "shop".into(), ..receive("orders", 1, Duration::from_secs(15)) };
     let status = client.receive(waiting.clone()).await.expect_err("no queue");
     assert_eq!(code_and_reason(&status), (Code::NotFound, "QUEUE_NOT_FOUND".into()));
     let create = v1::CreateQueueRequest { namespace: "shop".into(), queue: "orders".into(), ..Default::default() };

@@ -88,12 +88,9 @@ async fn of_a_group_only_the_first_is_received_and_priorities_go_first() {
     let server = Server::start().await;
     let mut client = server.queues().await;
     let high = |body: &str| v1::NewMessage { priority: Some(9), ..message(body) };
-    let sent = put(
-        &mut client,
-        "orders",
-        vec![grouped("a1", "a"), grouped("a2", "a"), grouped("b1", "b"), high("first")],
-    )
-    .await;
+    let sent =
+        put(&mut client, "orders", vec![grouped("a1", "a"), grouped("a2", "a"), grouped("b1", "b"), high("first")])
+            .await;
     assert!(sent[3].message_id.contains(".m9."), "{}", sent[3].message_id);
     let got = take(&mut client, "orders", 10).await;
     assert_eq!(bodies(&got), ["first", "a1", "b1"]);
@@ -182,11 +179,14 @@ async fn what_has_expired_is_dropped_or_dead_lettered() {
     // A lease outlives the message: an ack is an ack, a release ends it.
     put(&mut client, "leased", vec![v1::NewMessage { ttl: millis(400), ..message("a") }; 2]).await;
     let got = take(&mut client, "leased", 2).await;
-    let end = get(&mut client, v1::GetRequest { message_id: got[0].message.as_ref().expect("one").id.clone(), ..Default::default() })
-        .await
-        .message
-        .and_then(|info| info.expires_at)
-        .expect("an end");
+    let end = get(
+        &mut client,
+        v1::GetRequest { message_id: got[0].message.as_ref().expect("one").id.clone(), ..Default::default() },
+    )
+    .await
+    .message
+    .and_then(|info| info.expires_at)
+    .expect("an end");
     poll("its end", async || {
         let status = server.admin().await.get_status(v1::GetStatusRequest {}).await.expect("a status").into_inner();
         let now = status.cluster_time.expect("a time");
@@ -218,11 +218,8 @@ async fn a_message_may_have_a_policy_of_its_own() {
     assert!(matches!(outcome[..], [Outcome::DeadLettered(_)]), "{outcome:?}");
     assert_eq!(bodies(&take(&mut client, "morgue", 1).await), ["fails"]);
 
-    let drop = v1::QueueSettings {
-        on_exhausted: v1::OnExhausted::Drop.into(),
-        max_attempts: Some(1),
-        ..Default::default()
-    };
+    let drop =
+        v1::QueueSettings { on_exhausted: v1::OnExhausted::Drop.into(), max_attempts: Some(1), ..Default::default() };
     create(&server, "dropping", drop).await;
     send(&mut client, "dropping", &["x"]).await;
     let got = take(&mut client, "dropping", 1).await;
@@ -376,7 +373,8 @@ async fn the_outcome_of_an_ack_can_be_read_for_a_while() {
         assert_eq!(kept, 3_600);
     }
     assert_eq!(stats(&server, "orders").await.retained, 1);
-    let elsewhere = v1::GetRequest { message_id: sent[0].message_id.clone(), namespace: "shop".into(), ..Default::default() };
+    let elsewhere =
+        v1::GetRequest { message_id: sent[0].message_id.clone(), namespace: "shop".into(), ..Default::default() };
     let status = client.get(elsewhere).await.expect_err("another namespace");
     assert_eq!(code_and_reason(&status), (Code::NotFound, "MESSAGE_NOT_FOUND".into()));
     let both = v1::GetRequest { message_id: "1.1.m4.1".into(), dedup_id: "o-1".into(), ..Default::default() };
