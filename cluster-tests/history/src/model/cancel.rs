@@ -12,8 +12,8 @@ use crate::format::{CancelOutcome, NewTime, Refusal, Target, TimeOutcome};
 pub(super) enum Found {
     /// In a queue, under a sequence.
     At(u64, u64),
-    /// It has finished, and its dedup id is remembered; whether only until a timer fires that is due.
-    Finished { barely: bool },
+    /// It has finished, and its dedup id is remembered.
+    Finished,
     /// Nowhere.
     Nowhere,
 }
@@ -27,7 +27,8 @@ impl Model {
                 let queue = self.names.get(q).and_then(|id| self.queues.get(id));
                 match queue.and_then(|queue| queue.dedup.get(dd.as_str())) {
                     None => return Found::Nowhere,
-                    Some(known) if known.finished => return Found::Finished { barely: self.now >= known.until },
+                    Some(known) if known.finished && self.now >= known.until => return Found::Nowhere,
+                    Some(known) if known.finished => return Found::Finished,
                     Some(known) => known.id,
                 }
             }
@@ -36,11 +37,10 @@ impl Model {
     }
 
     /// Carries out a cancel.
-    pub(super) fn cancel(&mut self, target: &Target, told: Option<&CancelOutcome>) -> Step<CancelOutcome> {
+    pub(super) fn cancel(&mut self, target: &Target) -> Step<CancelOutcome> {
         let (at, sequence) = match self.seek(target) {
             Found::At(at, sequence) => (at, sequence),
-            Found::Finished { barely: true } if told == Some(&CancelOutcome::Gone) => return Ok(CancelOutcome::Gone),
-            Found::Finished { .. } => return Ok(CancelOutcome::No(Refusal::new("TOO_LATE"))),
+            Found::Finished => return Ok(CancelOutcome::No(Refusal::new("TOO_LATE"))),
             Found::Nowhere => return Ok(CancelOutcome::Gone),
         };
         let Some(message) = self.queue_mut(at)?.messages.get(&sequence) else { return Ok(CancelOutcome::Gone) };
@@ -52,7 +52,7 @@ impl Model {
     }
 
     /// Carries out a reschedule.
-    pub(super) fn reschedule(&mut self, time: &NewTime, told: Option<&TimeOutcome>) -> Step<TimeOutcome> {
+    pub(super) fn reschedule(&mut self, time: &NewTime) -> Step<TimeOutcome> {
         let refused = |refusal: Refusal| Ok(TimeOutcome::No(refusal));
         let now = self.now;
         if time.d > DELAY || time.at.saturating_sub(now) > DELAY {
@@ -61,10 +61,7 @@ impl Model {
         let due = (now + time.d).max(time.at);
         let (at, sequence) = match self.seek(&time.of) {
             Found::At(at, sequence) => (at, sequence),
-            Found::Finished { barely } => {
-                let forgotten = matches!(told, Some(TimeOutcome::No(refusal)) if refusal.why == "MESSAGE_NOT_FOUND");
-                return refused(Refusal::new(if barely && forgotten { "MESSAGE_NOT_FOUND" } else { "TOO_LATE" }));
-            }
+            Found::Finished => return refused(Refusal::new("TOO_LATE")),
             Found::Nowhere => return refused(Refusal::new("MESSAGE_NOT_FOUND")),
         };
         let queue = self.queue_mut(at)?;
@@ -113,8 +110,7 @@ impl Model {
             }
             State::Leased { .. } => {}
         }
-        let told = if let Some(TimeOutcome::Moved { at, .. }) = told { *at } else { now };
-        Ok(TimeOutcome::Moved { id, at: if waits { due } else { told.min(now) } })
+        Ok(TimeOutcome::Moved { id, at: due.max(now) })
     }
 
     /// A delayed message is due: it joins its line, unless it is in it, and is ready if it is free.

@@ -78,10 +78,9 @@ impl Model {
         told: Option<&Applied>,
         pick: Pick<'_>,
     ) -> Step<Option<Outcomes>> {
-        let empty: (&[_], &[_], &[_], &[_]) = (&[], &[], &[], &[]);
-        let told = match told {
-            Some(Applied::Committed { s, c, t, e }) => (s.as_slice(), c.as_slice(), t.as_slice(), e.as_slice()),
-            Some(_) | None => empty,
+        let told: (&[SettleOutcome], &[EnqueueOutcome]) = match told {
+            Some(Applied::Committed { s, e, .. }) => (s, e),
+            Some(_) | None => (&[], &[]),
         };
         let mut namespace: Option<String> = None;
         // Whether a part goes to another namespace than those before it.
@@ -105,7 +104,7 @@ impl Model {
         }
         for (number, target) in parts.c.iter().enumerate() {
             let own = first.is_some().then(|| self.namespace_of(target)).flatten();
-            let outcome = self.cancel(target, told.1.get(number))?;
+            let outcome = self.cancel(target)?;
             if let Some(first) = first.as_deref_mut() {
                 let refusal = if let CancelOutcome::No(refusal) = &outcome { Some(refusal.clone()) } else { None };
                 let refusal = refusal.or_else(|| elsewhere(own).then(|| Refusal::new("INVALID")));
@@ -118,7 +117,7 @@ impl Model {
         }
         for (number, time) in parts.t.iter().enumerate() {
             let own = first.is_some().then(|| self.namespace_of(&time.of)).flatten();
-            let outcome = self.reschedule(time, told.2.get(number))?;
+            let outcome = self.reschedule(time)?;
             if let Some(first) = first.as_deref_mut() {
                 let refusal = if let TimeOutcome::No(refusal) = &outcome { Some(refusal.clone()) } else { None };
                 let refusal = refusal.or_else(|| elsewhere(own).then(|| Refusal::new("INVALID")));
@@ -130,7 +129,7 @@ impl Model {
             outcomes.t.push(outcome);
         }
         for (number, part) in parts.e.iter().enumerate() {
-            let outcome = self.enqueue(part, parts.auto, told.3.get(number))?;
+            let outcome = self.enqueue(part, parts.auto, told.1.get(number))?;
             if let Some(first) = first.as_deref_mut() {
                 let refusal = if let EnqueueOutcome::No(refusal) = &outcome { Some(refusal.clone()) } else { None };
                 let own = Some(part.q.namespace().to_owned());

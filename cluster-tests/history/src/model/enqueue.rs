@@ -88,7 +88,8 @@ impl Model {
         if !lawful || (more.x != 0 && more.x <= due) {
             return refused("INVALID");
         }
-        let at = match self.names.get(&part.q).copied() {
+        let (last_queue, known) = (self.last_queue, self.names.get(&part.q).copied());
+        let at = match known {
             Some(at) => at,
             None if auto && self.namespaces.get(part.q.namespace()).is_none_or(|namespace| namespace.auto) => {
                 let settings = self.defaults_of(&part.q);
@@ -98,7 +99,7 @@ impl Model {
             None => return refused("QUEUE_NOT_FOUND"),
         };
         if !more.dd.is_empty()
-            && let Some(first) = self.duplicate(at, &more.dd, told)?
+            && let Some(first) = self.duplicate(at, &more.dd)?
         {
             return Ok(first);
         }
@@ -108,6 +109,12 @@ impl Model {
             return refused("QUEUE_CLOSED");
         }
         if let Some(refusal) = queue.bound(m.n, priority, due > now, now) {
+            if known.is_none() && self.trial.is_none() {
+                // Nothing has happened: the queue was not made either.
+                self.names.remove(&part.q);
+                self.queues.remove(&at);
+                self.last_queue = last_queue;
+            }
             return Ok(EnqueueOutcome::No(refusal));
         }
         let expires = match (more.ttl, more.x) {
@@ -156,11 +163,10 @@ impl Model {
     }
 
     /// The answer to an enqueue whose dedup id is remembered.
-    fn duplicate(&mut self, at: u64, dd: &str, told: Option<&EnqueueOutcome>) -> Step<Option<EnqueueOutcome>> {
+    fn duplicate(&mut self, at: u64, dd: &str) -> Step<Option<EnqueueOutcome>> {
         let now = self.now;
         let Some(known) = self.queue_mut(at)?.dedup.get(dd).copied() else { return Ok(None) };
-        if known.finished && now >= known.until && !matches!(told, Some(EnqueueOutcome::In { dup: true, .. })) {
-            // Its timer fires soon; until then it may be forgotten or not.
+        if known.finished && now >= known.until {
             self.timers.drop(Timer::dedup(known.until, known.id), now);
             self.queue_mut(at)?.forget(dd);
             return Ok(None);
@@ -168,12 +174,9 @@ impl Model {
         let queue = self.queue_mut(at)?;
         queue.head.stats.duplicates += 1;
         queue.head.changed = true;
-        let told = if let Some(EnqueueOutcome::In { at, .. }) = told { *at } else { now };
         let available = match self.by_id(known.id).map(|(_, _, message)| message.state) {
             Some(State::Delayed { due }) => due,
-            // When a message became ready that is ready, leased or gone is not followed here: only that it did.
-            Some(State::Ready { .. } | State::Leased { .. }) | None => told.min(now),
-            Some(State::Blocked) => told,
+            Some(State::Ready { .. } | State::Leased { .. } | State::Blocked) | None => now,
         };
         Ok(Some(EnqueueOutcome::In { id: known.id, seq: known.id.sequence, at: available, dup: true }))
     }

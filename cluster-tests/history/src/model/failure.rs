@@ -154,13 +154,11 @@ impl Model {
         let first_expiry = failed == Failed::Expired && message.expiries == 1;
         let exhausted = policy.tries > 0 && failures >= policy.tries;
         let gives_up = failed == Failed::Permanent || exhausted;
+        if exhausted && failed != Failed::Permanent && on_exhausted == Remains::Nothing {
+            self.take_out(at, sequence, End::Dropped)?;
+            return Ok(SettleOutcome::Dropped);
+        }
         if gives_up && !is_dead_letter {
-            let drops = on_exhausted == Remains::Nothing
-                && (failed != Failed::Permanent || told == Some(&SettleOutcome::Dropped));
-            if drops {
-                self.take_out(at, sequence, End::Dropped)?;
-                return Ok(SettleOutcome::Dropped);
-            }
             let why = if failed == Failed::Permanent { "rejected" } else { "attempts" };
             let (q, seq) = self.bury(at, sequence, why, told)?;
             return Ok(SettleOutcome::Dead { seq, q });

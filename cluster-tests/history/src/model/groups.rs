@@ -135,8 +135,10 @@ impl Model {
                 self.following.remove(&key);
                 continue;
             };
-            let next = queue.members.range((group, 0)..=(group, last)).next().map(|(_, sequence)| *sequence);
-            let Some(sequence) = next else {
+            // A dead letter stays where it is.
+            let dead = |seq: &u64| queue.messages.get(seq).is_some_and(|message| message.dead.is_some());
+            let mut line = queue.members.range((group, 0)..=(group, last)).map(|(_, sequence)| *sequence);
+            let Some(sequence) = line.find(|seq| !dead(seq)) else {
                 self.following.remove(&key);
                 self.promote(key.0, group)?;
                 continue;
