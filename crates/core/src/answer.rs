@@ -5,20 +5,25 @@ use prost::Message;
 
 use crate::LogPosition;
 use crate::command::{Content, QueueRef};
-use crate::ids::{GroupId, MessageId, Place, QueueId, Space};
+use crate::ids::{GroupId, MessageId, Place, QueueId};
 use crate::keys;
 use crate::limits;
+use crate::namespace;
 use crate::query::{
-    Answer, Clock, DeadLetter, Delivery, FailureInfo, LeaseInfo, MessageInfo, MessageState, Page, Query, QueueInfo,
-    Stats,
+    Answer, Clock, DeadLetter, Delivery, DoneInfo, FailureInfo, Filter, LeaseInfo, MessageInfo, MessageState, Page,
+    Query, QueueInfo, Stats,
 };
-use crate::queue::{dead_letter, failure, lease};
+use crate::queue::lanes::{self, Side};
+use crate::queue::message::{self, Found};
+use crate::queue::{dead_letter, dedup, failure, lease, rate};
 use crate::records::{
-    DeadLetterRecord, FailureRecord, LeaseRecord, MessageRecord, QueueRecord, ReturnRecord, StateRecord, broken, decode,
+    DeadLetterRecord, DoneRecord, FailureRecord, LeaseRecord, MessageRecord, ParkRecord, QueueRecord, ReturnRecord,
+    StateRecord, broken, decode,
 };
 use crate::reply::{Fault, Handle, PlaceRecord};
 use crate::session;
 use crate::time::{LeaseTime, Timestamp};
+use crate::token;
 use crate::txn::{Queue, Txn};
 use crate::view::View;
 
@@ -36,14 +41,27 @@ pub fn query(view: &dyn View, query: &Query) -> Result<Answer, Fault> {
             None => None,
         }),
         Query::QueueById(id) => Answer::Queue(queue(txn, *id)?),
-        Query::Peek { queue, state, after, limit } => Answer::Messages(match txn.queue_id(queue)? {
-            Some(id) => Some(peek(txn, id, *state, after, *limit)?),
+        Query::Peek { queue, state, after, limit, filter } => Answer::Messages(match txn.queue_id(queue)? {
+            Some(id) => Some(peek(txn, id, *state, after, *limit, filter)?),
             None => None,
         }),
         Query::Get(id) => Answer::Message(get(txn, *id)?),
+        Query::GetByDedupId { queue, dedup_id } => Answer::Message(match dedup_id_of(txn, queue, dedup_id)? {
+            Some(birth) => get(txn, MessageId { group: GroupId::QUEUES, origin: birth })?,
+            None => None,
+        }),
+        Query::Outcome(id) => Answer::Outcome(outcome(txn, *id)?),
+        Query::OutcomeByDedupId { queue, dedup_id } => Answer::Outcome(match dedup_id_of(txn, queue, dedup_id)? {
+            Some(birth) => outcome(txn, MessageId { group: GroupId::QUEUES, origin: birth })?,
+            None => None,
+        }),
+        Query::DedupIdSeen { queue, dedup_id } => Answer::Seen(dedup_id_of(txn, queue, dedup_id)?.is_some()),
+        Query::Namespace(name) => Answer::Namespaces(namespace::find(txn, name)?.into_iter().collect()),
+        Query::Namespaces { after, limit } => Answer::Namespaces(namespace::list(txn, after, *limit)?),
         Query::Deliver(handles) => Answer::Deliveries(deliver(txn, handles)?),
         Query::Leases { after, limit } => Answer::Leases(leases(txn, *after, *limit)?),
         Query::RequestSeen { session, seq } => Answer::Seen(session::seen(txn, *session, *seq)?),
+        Query::TokenSeen { high, low } => Answer::Seen(token::seen(txn, *high, *low)?),
     })
 }
 
@@ -83,6 +101,8 @@ fn all_queues(txn: &mut Txn<'_>, after: Option<QueueId>, limit: usize) -> Result
 fn queue(txn: &mut Txn<'_>, id: QueueId) -> Result<Option<QueueInfo>, Fault> {
     let Some(queue) = txn.queue(id)?.cloned() else { return Ok(None) };
     let oldest_ready_at = oldest_ready_at(txn, &queue)?;
+    let oldest_parked_at = oldest_parked_at(txn, &queue)?;
+    let rate_milli = rate::known_milli(&queue.config, &queue.record, txn.header.cluster_ms);
     let Queue { config, record, .. } = queue;
     Ok(Some(QueueInfo {
         id,
@@ -91,7 +111,7 @@ fn queue(txn: &mut Txn<'_>, id: QueueId) -> Result<Option<QueueInfo>, Fault> {
         settings: config.settings.clone(),
         paused: config.pause.clone(),
         closed: config.closed,
-        stats: Stats { oldest_ready_at, ..stats(&record) },
+        stats: Stats { oldest_ready_at, oldest_parked_at, rate_milli, ..stats(&record) },
     }))
 }
 
@@ -99,44 +119,59 @@ fn stats(record: &QueueRecord) -> Stats {
     Stats {
         ready: record.ready,
         delayed: record.delayed,
-        blocked: 0,
+        blocked: record.blocked,
         leased: record.leased,
         bytes: record.bytes,
         enqueued: record.enqueued,
         moved_in: record.moved_in,
         acked: record.acked,
         moved_out: record.moved_out,
-        expired_dropped: 0,
-        cancelled: 0,
+        expired_dropped: record.expired_dropped,
+        cancelled: record.cancelled,
         purged: record.purged,
-        dropped: 0,
+        dropped: record.dropped,
         received: record.received,
         redelivered: record.redelivered,
         failed: record.failed,
         lease_expired: record.lease_expired,
         over_bound: record.over_bound,
+        duplicates: record.duplicates,
+        outcomes_dropped: record.outcomes_dropped,
+        dedup_ids: record.dedup_ids,
+        retained: record.retained,
+        groups_blocked: record.groups_blocked,
+        rate_milli: None,
+        oldest_parked_at: None,
         oldest_ready_at: None,
     }
 }
 
-/// The ready time of the older of the two lane heads.
+/// The ready time of the oldest of the at most 20 lane heads.
 fn oldest_ready_at(txn: &Txn<'_>, queue: &Queue) -> Result<Option<Timestamp>, Fault> {
-    let (id, priority, record) = (queue.id, limits::PRIORITY_DEFAULT, &queue.record);
-    let head = |from: keys::Key, to: keys::Key| -> Result<Option<(Bytes, Bytes)>, Fault> {
-        Ok(txn.overlay.scan(&from, &to, 1)?.into_iter().next())
-    };
-    let mut oldest = None;
-    let returned = (keys::returned(id, priority, record.returned_head), keys::returned(id, priority, u64::MAX));
-    if let Some((key, value)) = head(returned.0, returned.1)? {
-        let entry: ReturnRecord = decode("a place in the returned lane", &key, value)?;
-        oldest = Some(entry.since_ms);
-    }
-    let fresh = (keys::fresh(id, priority, record.fresh_head), keys::fresh(id, priority, u64::MAX));
-    if let Some((key, value)) = head(fresh.0, fresh.1)? {
-        let message: MessageRecord = decode("a message", &key, value)?;
-        oldest = Some(oldest.map_or(message.enqueued_at_ms, |o: u64| o.min(message.enqueued_at_ms)));
+    let mut oldest: Option<u64> = None;
+    for lane in &queue.record.lanes {
+        let Ok(priority) = u8::try_from(lane.priority) else { continue };
+        for (side, count) in [(Side::Returned, lane.returned), (Side::Fresh, lane.fresh)] {
+            if count == 0 {
+                continue;
+            }
+            let (from, to) = lanes::range(queue.id, &queue.record, (priority, side));
+            let Some((key, value)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() else { continue };
+            let since = match side {
+                Side::Returned => decode::<ReturnRecord>("a place in the returned lane", &key, value)?.since_ms,
+                Side::Fresh => decode::<MessageRecord>("a message", &key, value)?.enqueued_at_ms,
+            };
+            oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+        }
     }
     Ok(oldest.map(Timestamp))
+}
+
+/// Since when the head that was parked first is parked.
+fn oldest_parked_at(txn: &Txn<'_>, queue: &Queue) -> Result<Option<Timestamp>, Fault> {
+    let (from, to) = (keys::parked(queue.id, queue.record.parks_from), keys::parked(queue.id, u64::MAX));
+    let Some((key, value)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() else { return Ok(None) };
+    Ok(Some(Timestamp(decode::<ParkRecord>("a parked head", &key, value)?.since_ms)))
 }
 
 /// One space of keys that a peek walks.
@@ -145,28 +180,40 @@ struct Walk {
     to: keys::Key,
 }
 
-fn peek(txn: &mut Txn<'_>, id: QueueId, state: MessageState, after: &[u8], limit: usize) -> Result<Page, Fault> {
+impl Walk {
+    /// Whether a key belongs to this space, also where the walk begins behind it by now.
+    fn holds(&self, key: &[u8]) -> bool {
+        // All of a walk's keys are alike up to the last number.
+        let prefix = |key: &[u8]| key.len().checked_sub(8).and_then(|len| key.get(..len)).map(<[u8]>::to_vec);
+        prefix(&self.from) == prefix(key)
+    }
+}
+
+fn peek(
+    txn: &mut Txn<'_>,
+    id: QueueId,
+    state: MessageState,
+    after: &[u8],
+    limit: usize,
+    filter: &Filter,
+) -> Result<Page, Fault> {
     let empty = Page { messages: Vec::new(), next: Bytes::new() };
-    let Some(record) = txn.queue(id)?.map(|q| q.record) else { return Ok(empty) };
-    let priority = limits::PRIORITY_DEFAULT;
+    let Some(record) = txn.queue(id)?.map(|q| q.record.clone()) else { return Ok(empty) };
     let walks = match state {
-        MessageState::Ready => vec![
-            Walk {
-                from: keys::returned(id, priority, record.returned_head),
-                to: keys::returned(id, priority, u64::MAX),
-            },
-            Walk { from: keys::fresh(id, priority, record.fresh_head), to: keys::fresh(id, priority, u64::MAX) },
-        ],
-        MessageState::Delayed => {
+        MessageState::Ready => {
+            let lanes = record.lanes.iter().filter_map(|lane| u8::try_from(lane.priority).ok());
+            let lanes = lanes.flat_map(|priority| [(priority, Side::Returned), (priority, Side::Fresh)]);
+            lanes.map(|lane| lanes::range(id, &record, lane)).map(|(from, to)| Walk { from, to }).collect()
+        }
+        MessageState::Delayed | MessageState::Blocked => {
             vec![Walk { from: keys::state(id, record.purged_below), to: keys::state(id, u64::MAX) }]
         }
         MessageState::Leased => vec![Walk { from: keys::lease(id, 0), to: keys::lease(id, u64::MAX) }],
-        MessageState::Blocked => vec![],
     };
     let limit = limit.min(limits::PAGE);
     let mut page = empty;
     let mut bytes = 0usize;
-    let resumed = walks.into_iter().skip_while(|walk| !after.is_empty() && walk.from.first() != after.first());
+    let resumed = walks.into_iter().skip_while(|walk| !after.is_empty() && !walk.holds(after));
     for (nth, walk) in resumed.enumerate() {
         let from = if nth == 0 && !after.is_empty() { keys::after(after).max(walk.from) } else { walk.from };
         let found = txn.overlay.scan(&from, &walk.to, limits::SCAN_KEYS)?;
@@ -177,7 +224,7 @@ fn peek(txn: &mut Txn<'_>, id: QueueId, state: MessageState, after: &[u8], limit
             }
             let place = place_of(id, &key, &value)?;
             page.next = key;
-            if let Some(info) = info(txn, place)?.filter(|info| info.state == state) {
+            if let Some(info) = info(txn, place)?.filter(|info| info.state == state && filter.admits(info)) {
                 bytes = bytes.saturating_add(usize::try_from(info.content.size()).unwrap_or(usize::MAX));
                 page.messages.push(info);
             }
@@ -201,7 +248,8 @@ fn place_of(queue: QueueId, key: &Bytes, value: &Bytes) -> Result<Place, Fault> 
         Some(b'l') => (decode::<LeaseRecord>("a lease", key, value.clone())?.lane, sequence),
         Some(b's') => (decode::<StateRecord>("a message's state", key, value.clone())?.lane, sequence),
         Some(_) | None => {
-            return Ok(Place { queue, space: Space::Fresh, priority: limits::PRIORITY_DEFAULT, sequence });
+            let rank = key.get(9).copied().unwrap_or_default();
+            return Ok(lanes::fresh_place(queue, limits::PRIORITY_MAX.saturating_sub(rank), sequence));
         }
     };
     let place = u8::try_from(lane).ok().and_then(|lane| Place::from_parts(queue, lane, sequence));
@@ -212,64 +260,93 @@ fn get(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<MessageInfo>, Fault> {
     if id.group != GroupId::QUEUES {
         return Ok(None);
     }
-    let key = keys::moved(id.origin.queue, id.origin.sequence);
-    let place = match txn.record::<PlaceRecord>("where a message is now", &key)? {
-        Some(moved) => moved.place().ok_or_else(|| broken("a place", &key, format!("its lane is {}", moved.lane)))?,
-        None => id.origin,
-    };
-    // A place that another message moved to is not the id of that message.
-    Ok(info(txn, place)?.filter(|info| info.id == id))
+    match message::born_at(txn, id.origin)? {
+        Some(found) => info_of(txn, found).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The place of birth of the message whose dedup id a queue remembers.
+fn dedup_id_of(txn: &mut Txn<'_>, queue: &QueueRef, dedup_id: &str) -> Result<Option<Place>, Fault> {
+    let Some(queue) = txn.queue_id(queue)? else { return Ok(None) };
+    let Some(record) = dedup::find(txn, queue, dedup_id)? else { return Ok(None) };
+    message::place(&record.place, &keys::dedup(queue, dedup_id)).map(Some)
+}
+
+fn outcome(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
+    // They go with the queue that they were enqueued on, before it is swept too.
+    if txn.queue(id.origin.queue)?.is_none() {
+        return Ok(None);
+    }
+    let key = keys::done(id.origin.queue, id.origin.sequence);
+    let Some(record) = txn.record::<DoneRecord>("what came of a message", &key)? else { return Ok(None) };
+    if id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {
+        return Ok(None);
+    }
+    Ok(Some(DoneInfo {
+        id,
+        queue: record.queue,
+        finished_at: Timestamp(record.finished_at_ms),
+        kept_until: Timestamp(record.until_ms),
+        output: record.output,
+        receive_count: record.receive_count,
+        worker: record.worker,
+    }))
 }
 
 fn info(txn: &mut Txn<'_>, place: Place) -> Result<Option<MessageInfo>, Fault> {
-    let Some((queue, purged_below)) = txn.queue(place.queue)?.map(|q| (q.config.name.clone(), q.record.purged_below))
-    else {
-        return Ok(None);
-    };
-    let Some(message) = txn.record::<MessageRecord>("a message", &keys::message(place))? else { return Ok(None) };
-    let lease = lease::find(txn, place.queue, place.sequence)?;
-    if lease.is_none() && place.sequence < purged_below {
-        return Ok(None);
+    match message::at(txn, place)? {
+        Some(found) => info_of(txn, found).map(Some),
+        None => Ok(None),
     }
-    let state: Option<StateRecord> = txn.record("a message's state", &keys::state(place.queue, place.sequence))?;
-    // The key of a held message does not say its priority; its state does.
-    if state.is_some_and(|s| s.lane != u32::from(place.lane_byte())) {
-        return Ok(None);
-    }
-    let due = state.and_then(|s| s.due_ms).filter(|_| lease.is_none()).map(Timestamp);
+}
+
+fn info_of(txn: &mut Txn<'_>, found: Found) -> Result<MessageInfo, Fault> {
+    let (line, due) = (found.line(), found.due().map(Timestamp));
+    let Found { place, message, state, lease, is } = found;
+    let queue = txn.queue_mut(place.queue)?.config.name.clone();
     let receive_count = lease.as_ref().map(|l| l.receive_count).or(state.map(|s| s.receive_count)).unwrap_or(0);
-    Ok(Some(MessageInfo {
+    Ok(MessageInfo {
         id: id_of(place, &message)?,
         place,
         queue,
         content: content(txn, &message)?,
         enqueued_at: Timestamp(message.enqueued_at_ms),
-        state: match (&lease, due) {
-            (Some(_), _) => MessageState::Leased,
-            (None, Some(_)) => MessageState::Delayed,
-            (None, None) => MessageState::Ready,
-        },
+        state: is,
         receive_count,
         failures: state.map_or(0, |s| s.failures),
         due,
         lease: lease.map(|lease| lease_info(place.queue, place.sequence, &lease)),
         dead_letter: message.dead_letter.as_ref().map(dead_letter_info).transpose()?,
         history: history(txn, place)?,
-    }))
+        group: message.group,
+        line,
+        dedup_id: message.dedup_id,
+        expires_at: Some(message.expires_at_ms).filter(|at| *at != 0).map(Timestamp),
+        retry: message.retry,
+        dead_letter_queue: message.dead_letter_queue,
+    })
+}
+
+impl Filter {
+    /// Whether a message is one of those asked for.
+    fn admits(&self, info: &MessageInfo) -> bool {
+        (self.group.is_empty() || self.group == info.group)
+            && (self.r#type.is_empty() || self.r#type == info.content.r#type)
+            && self.tags.iter().all(|(name, value)| info.content.tags.get(name) == Some(value))
+            && self.priority.is_none_or(|priority| priority == info.place.priority)
+            && self.enqueued_until.is_none_or(|until| info.enqueued_at <= until)
+            && info.failures >= self.min_failures
+    }
 }
 
 fn id_of(place: Place, message: &MessageRecord) -> Result<MessageId, Fault> {
-    let origin = match message.origin {
-        Some(origin) => origin
-            .place()
-            .ok_or_else(|| broken("a place of birth", &keys::message(place), format!("its lane is {}", origin.lane)))?,
-        None => place,
-    };
+    let origin = message::place(&message.birth(place), &keys::message(place))?;
     Ok(MessageId { group: GroupId::QUEUES, origin })
 }
 
 /// What the producer said, the body included.
-fn content(txn: &Txn<'_>, message: &MessageRecord) -> Result<Content, Fault> {
+pub(crate) fn content(txn: &Txn<'_>, message: &MessageRecord) -> Result<Content, Fault> {
     let what = "a message's content";
     let mut content = Content::decode(message.content.clone()).map_err(|e| broken(what, b"content", e.to_string()))?;
     if message.body != 0 {
@@ -345,6 +422,8 @@ fn deliver(txn: &mut Txn<'_>, handles: &[Handle]) -> Result<Vec<Delivery>, Fault
             receive_count: handle.receive_count,
             failures: handle.failures,
             dead_letter: message.dead_letter.as_ref().map(dead_letter_info).transpose()?,
+            group: message.group,
+            priority: place.priority,
         });
     }
     Ok(deliveries)

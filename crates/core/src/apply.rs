@@ -10,7 +10,7 @@ use crate::session::{self, Admission};
 use crate::time::Timestamp;
 use crate::txn::{self, Txn};
 use crate::view::View;
-use crate::{LogPosition, clock, commit, tick};
+use crate::{LogPosition, clock, commit, namespace, tick, token};
 
 /// Applies one committed entry. Pure: the same view and entry give the same outcome on every replica.
 /// `Err(Fault)` means that this replica's data is broken: the node stops. A user's mistake is never a fault.
@@ -40,7 +40,8 @@ fn admit_and_run(txn: &mut Txn<'_>, ordinal: u32, request: &Request) -> Result<R
         return Err(Fault::Newer("a request has no command".into()));
     };
     if let Some(id) = &request.id {
-        match session::admit(txn, id)? {
+        let admission = if id.session == 0 { token::admit(txn, id)? } else { session::admit(txn, id)? };
+        match admission {
             Admission::New => {}
             Admission::Replay(reply) => return Ok(Ok(reply)),
             Admission::Rejected(rejection) => return Ok(Err(rejection)),
@@ -55,8 +56,10 @@ fn admit_and_run(txn: &mut Txn<'_>, ordinal: u32, request: &Request) -> Result<R
     };
     let mut reply =
         Reply { replayed: false, index: txn.at.index, ordinal, at_ms: txn.header.cluster_ms, answered: Some(answered) };
-    if let Some(id) = &request.id {
-        session::remember(txn, id, &mut reply)?;
+    match &request.id {
+        Some(id) if id.session == 0 => token::remember(txn, id, &mut reply),
+        Some(id) => session::remember(txn, id, &mut reply)?,
+        None => {}
     }
     Ok(Ok(reply))
 }
@@ -78,6 +81,8 @@ fn run(txn: &mut Txn<'_>, ordinal: u32, command: &Command) -> Result<Result<Answ
         Command::PurgeQueue(command) => purge::run(txn, command),
         Command::PauseQueue(command) => gate::pause(txn, command),
         Command::CloseQueue(command) => gate::close(txn, command),
+        Command::SetNamespace(command) => namespace::set(txn, command),
+        Command::DeleteNamespace(command) => namespace::delete(txn, command),
     }
 }
 
@@ -95,9 +100,11 @@ fn init_cluster(txn: &mut Txn<'_>, init: &InitCluster) -> Result<Answered, Rejec
 /// When the leader must propose the next `Tick`, on cluster time; `None`: nothing is due ever.
 pub fn next_due(view: &dyn View) -> Result<Option<Timestamp>, Fault> {
     let header = txn::header(view)?;
-    let (from, to) = keys::space(b'w');
-    if !view.scan(&from, &to, 1)?.is_empty() {
-        return Ok(Some(header.now()));
+    for left in [b'w', b'a'] {
+        let (from, to) = keys::space(left);
+        if !view.scan(&from, &to, 1)?.is_empty() {
+            return Ok(Some(header.now()));
+        }
     }
     tick::next_timer(view, &header)
 }

@@ -1,20 +1,25 @@
-//! A commit: its parts one after the other, settlements before enqueues.
+//! A commit: its parts one after the other, kind by kind: settlements, cancels, reschedules, enqueues.
 
 use crate::command::{Commit, Enqueue, Settle};
-use crate::ids::LeaseToken;
+use crate::ids::{LeaseToken, QueueId};
 use crate::limits;
 use crate::planted::{Bug, is_planted};
-use crate::queue::{enqueue, invalid, settle};
+use crate::queue::{cancel, enqueue, invalid, settle};
 use crate::reply::{
-    Answered, Committed, EnqueueOutcome, EnqueueResult, Fault, Part, Rejection, RejectionRecord, SettleOutcome,
-    SettleResult,
+    Answered, CancelOutcome, CancelResult, Committed, EnqueueOutcome, EnqueueResult, Fault, Part, Rejection,
+    RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome, SettleResult,
 };
 use crate::txn::Txn;
 
 /// Carries out a commit. Where it is atomic, the first part's refusal is the whole's: the caller undoes what the parts
 /// before it did, as for every request that is refused.
 pub(crate) fn run(txn: &mut Txn<'_>, commit: &Commit) -> Result<Result<Answered, Rejection>, Fault> {
-    for (field, len) in [("enqueue", commit.enqueue.len()), ("settle", commit.settle.len())] {
+    for (field, len) in [
+        ("enqueue", commit.enqueue.len()),
+        ("settle", commit.settle.len()),
+        ("cancel", commit.cancel.len()),
+        ("reschedule", commit.reschedule.len()),
+    ] {
         if len > limits::BATCH {
             return Ok(Err(invalid(field, format!("expected at most {} parts, but got {len}", limits::BATCH))));
         }
@@ -31,6 +36,28 @@ pub(crate) fn run(txn: &mut Txn<'_>, commit: &Commit) -> Result<Result<Answered,
             Err(why) => SettleOutcome::Rejected(RejectionRecord { rejection: Some(why) }),
         };
         committed.settled.push(SettleResult { outcome: Some(outcome) });
+    }
+    for (number, part) in (0u32..).zip(&commit.cancel) {
+        let outcome = match cancel::run(txn, part)? {
+            Ok((outcome, queue)) => match namespace.admit_queue(txn, "target", queue)? {
+                Ok(()) => outcome,
+                Err(why) => return Ok(Err(Rejection::of_part(Part::Cancel(number), why))),
+            },
+            Err(why) if commit.atomic => return Ok(Err(Rejection::of_part(Part::Cancel(number), why))),
+            Err(why) => CancelOutcome::Rejected(RejectionRecord { rejection: Some(why) }),
+        };
+        committed.cancelled.push(CancelResult { outcome: Some(outcome) });
+    }
+    for (number, part) in (0u32..).zip(&commit.reschedule) {
+        let outcome = match cancel::reschedule(txn, part)? {
+            Ok((outcome, queue)) => match namespace.admit_queue(txn, "target", Some(queue))? {
+                Ok(()) => RescheduleOutcome::Rescheduled(outcome),
+                Err(why) => return Ok(Err(Rejection::of_part(Part::Reschedule(number), why))),
+            },
+            Err(why) if commit.atomic => return Ok(Err(Rejection::of_part(Part::Reschedule(number), why))),
+            Err(why) => RescheduleOutcome::Rejected(RejectionRecord { rejection: Some(why) }),
+        };
+        committed.rescheduled.push(RescheduleResult { outcome: Some(outcome) });
     }
     for (number, part) in (0u32..).zip(&commit.enqueue) {
         let lost = is_planted(Bug::ChildLost) && commit.atomic && txn.at.index.is_multiple_of(8);
@@ -67,9 +94,19 @@ impl Whole {
         }
         // It was proven a moment ago.
         let Ok(token) = LeaseToken::from_bytes(&part.token) else { return Ok(Ok(())) };
-        let Some(queue) = txn.queue(token.queue)? else { return Ok(Ok(())) };
+        self.admit_queue(txn, "lease_token", Some(token.queue))
+    }
+
+    fn admit_queue(
+        &mut self,
+        txn: &mut Txn<'_>,
+        field: &str,
+        queue: Option<QueueId>,
+    ) -> Result<Result<(), Rejection>, Fault> {
+        let Some(queue) = queue.filter(|_| self.atomic) else { return Ok(Ok(())) };
+        let Some(queue) = txn.queue(queue)? else { return Ok(Ok(())) };
         let namespace = queue.config.name.namespace.clone();
-        Ok(self.admit("lease_token", &namespace))
+        Ok(self.admit(field, &namespace))
     }
 
     fn admit_enqueue(&mut self, commit: &Commit, part: &Enqueue) -> Result<(), Rejection> {

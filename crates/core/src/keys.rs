@@ -25,7 +25,7 @@
 //! | `z` queue, parking number | [`ParkRecord`](crate::records::ParkRecord): a head that waits for its time |
 //! | `a` queue, group length, group | nothing: this line goes to the dead letters |
 //! | `d` queue, dedup id | [`DedupRecord`](crate::records::DedupRecord) |
-//! | `p` queue, sequence (of birth or place) | [`DoneRecord`](crate::records::DoneRecord): what came of a message |
+//! | `p` queue, sequence (of birth) | [`DoneRecord`](crate::records::DoneRecord): what came of a message |
 //! | `u` bucket, 16 bytes | an outcome of a request without a session |
 //! | `v` namespace | [`NamespaceRecord`](crate::records::NamespaceRecord) |
 
@@ -177,7 +177,7 @@ pub(crate) fn dedup(queue: QueueId, id: &str) -> Key {
     Builder::new(b'd').number(queue.0).text(id).0
 }
 
-/// What came of a message that was acked in this place.
+/// What came of the message that was born here.
 pub(crate) fn done(queue: QueueId, sequence: u64) -> Key {
     Builder::new(b'p').number(queue.0).number(sequence).0
 }

@@ -104,6 +104,10 @@ pub const NAMESPACES: u64 = 10_000;
 
 /// Keys that one scan in `apply` looks at: an entry takes milliseconds, never seconds.
 pub const SCAN_KEYS: usize = 1_000;
+/// Expired messages that one receive ends: each may have as many rows as it failed.
+pub const RECEIVE_EXPIRED: usize = 200;
+/// Messages that one Tick moves to the dead letters behind the head of their group.
+pub const TICK_DRAINED: usize = 1_000;
 /// Timers that one Tick fires: each writes a handful of keys.
 pub const TICK_TIMERS: usize = 1_000;
 /// Leases that one Expire ends.

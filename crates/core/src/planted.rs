@@ -47,6 +47,12 @@ bugs! {
     ExtensionForgotten "extension-forgotten" "a lease that was extended ends when it would have ended before",
     ReleaseCounts "release-counts" "a message given back counts as failed",
     LeaseClockJumps "lease-clock-jumps" "the lease clock goes on over a change of leader by what cluster time does",
+    PriorityUpsideDown "priority-upside-down" "the lowest priority that has something ready is served first",
+    GroupForgotten "group-forgotten" "whoever joins the line of a group is its head",
+    DedupForgotten "dedup-forgotten" "a dedup id is forgotten when its message ends",
+    ExpiredDelivered "expired-delivered" "a receive delivers messages whose time to live is over",
+    CancelUndone "cancel-undone" "a cancel of a delayed message is answered, and the message stays",
+    AutoAckKept "auto-ack-kept" "a message received with auto-ack stays leased, and comes again",
     // In `node`, where it speaks to its log.
     VoteNotSynced "vote-not-synced" "a vote is answered before it is durable",
     AnswerBeforeSync "answer-before-sync" "entries count as appended before they are durable",

@@ -56,6 +56,13 @@ pub enum Query {
     },
     /// What came of a message that was acked where outcomes are retained.
     Outcome(MessageId),
+    /// The same, by the dedup id that its queue remembers.
+    OutcomeByDedupId {
+        /// The queue.
+        queue: QueueRef,
+        /// The dedup id.
+        dedup_id: String,
+    },
     /// Whether a queue remembers a dedup id, so that only `apply` may answer an enqueue with it.
     DedupIdSeen {
         /// The queue.
@@ -63,6 +70,8 @@ pub enum Query {
         /// The dedup id.
         dedup_id: String,
     },
+    /// One namespace, if it has defaults of its own.
+    Namespace(String),
     /// The namespaces that have defaults of their own, by name.
     Namespaces {
         /// Only names after this one; empty: from the first.
@@ -126,9 +135,9 @@ pub enum Answer {
     Messages(Option<Page>),
     /// To `Get` and `GetByDedupId`.
     Message(Option<MessageInfo>),
-    /// To `Outcome`.
+    /// To `Outcome` and `OutcomeByDedupId`.
     Outcome(Option<DoneInfo>),
-    /// To `Namespaces`.
+    /// To `Namespace` and `Namespaces`.
     Namespaces(Vec<NamespaceInfo>),
     /// To `Deliver`.
     Deliveries(Vec<Delivery>),

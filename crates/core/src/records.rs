@@ -56,10 +56,7 @@ pub(crate) struct Header {
     /// The last session timer key fired.
     #[prost(bytes = "bytes", tag = "12")]
     pub session_timers_done: Bytes,
-    /// Outcomes of requests without a session, in all buckets.
-    #[prost(uint64, tag = "13")]
-    pub tokens: u64,
-    /// How many of them stand in which bucket, oldest first.
+    /// How many outcomes of requests without a session stand in which bucket, oldest first.
     #[prost(message, repeated, tag = "14")]
     pub token_buckets: Vec<TokenBucket>,
     /// Namespaces with defaults of their own.
@@ -351,6 +348,9 @@ pub(crate) struct GroupRecord {
     /// All up to this number follow the head to the dead-letter queue; 0: none does.
     #[prost(uint64, tag = "4")]
     pub drains_to: u64,
+    /// The last number of those that was looked at.
+    #[prost(uint64, tag = "5")]
+    pub drained: u64,
 }
 
 /// A head that waits for its time, and its group with it.
@@ -373,6 +373,9 @@ pub(crate) struct DedupRecord {
     /// Whether the window is over.
     #[prost(bool, tag = "3")]
     pub over: bool,
+    /// When the window is over, on cluster time.
+    #[prost(uint64, tag = "4")]
+    pub until_ms: u64,
 }
 
 /// What came of a message.
@@ -396,6 +399,9 @@ pub(crate) struct DoneRecord {
     /// Who acked it.
     #[prost(string, tag = "6")]
     pub worker: String,
+    /// The queue it was acked in.
+    #[prost(message, required, tag = "7")]
+    pub queue: QueueRef,
 }
 
 /// A place in the returned lane.
@@ -496,6 +502,9 @@ pub(crate) struct StateRecord {
     /// Its parking number, where it is the head of its group and delayed.
     #[prost(uint64, tag = "12")]
     pub park: u64,
+    /// Whether it has a group.
+    #[prost(bool, tag = "13")]
+    pub grouped: bool,
 }
 
 /// One failure.
@@ -589,7 +598,7 @@ pub(crate) struct SweepRecord {
     /// Returned-lane keys below this number.
     #[prost(uint64, tag = "3")]
     pub returns_below: u64,
-    /// The last key looked at.
+    /// The last key looked at in this space; empty: none yet.
     #[prost(bytes = "bytes", tag = "4")]
     pub cursor: Bytes,
     /// Messages from this sequence on.
@@ -598,4 +607,7 @@ pub(crate) struct SweepRecord {
     /// Parking numbers below this.
     #[prost(uint64, tag = "6")]
     pub parks_below: u64,
+    /// Which space of keys is next: 0 to 9 the fresh lanes from priority 9 down, 10 those held.
+    #[prost(uint32, tag = "7")]
+    pub space: u32,
 }

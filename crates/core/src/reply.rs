@@ -432,7 +432,7 @@ pub struct Removed {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RejectionRecord {
     /// The rejection.
-    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
+    #[prost(oneof = "Rejection", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
     pub rejection: Option<Rejection>,
 }
 
@@ -496,6 +496,9 @@ pub enum Rejection {
     /// No such namespace has defaults of its own.
     #[prost(message, tag = "19")]
     NamespaceNotFound(QueueNamed),
+    /// Too many namespaces have defaults of their own.
+    #[prost(message, tag = "20")]
+    NamespacesFull(LimitReached),
 }
 
 /// Which part of an atomic commit was refused, and why: the first one, in the order in which they are carried out.

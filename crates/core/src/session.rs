@@ -12,8 +12,8 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::lease;
 use crate::records::{OutcomeRecord, OutcomesRecord, OutcomesRow, SessionRecord, decode};
 use crate::reply::{
-    Answered, Empty, EnqueueOutcome, Fault, Handle, Invalid, LimitReached, Received, Rejection, Reply, RequestIdOld,
-    SessionOpened, SettleOutcome,
+    Answered, CancelOutcome, Empty, EnqueueOutcome, Fault, Handle, Invalid, LimitReached, Received, Rejection, Reply,
+    RequestIdOld, RescheduleOutcome, SessionOpened, SettleOutcome, Taken,
 };
 use crate::txn::{Session, Txn};
 
@@ -132,7 +132,7 @@ fn stored(txn: &mut Txn<'_>, id: u64, seq: u64) -> Result<Option<OutcomeRecord>,
 }
 
 /// The first outcome once more. A repeated receive gets the leases that are still live.
-fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
+pub(crate) fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
     reply.replayed = true;
     if let Some(Answered::Received(received)) = reply.answered {
         let mut live = Vec::new();
@@ -141,7 +141,7 @@ fn replay(txn: &mut Txn<'_>, mut reply: Reply) -> Result<Reply, Fault> {
                 live.push(Handle { deadline_ms: lease.deadline_ms, ..handle });
             }
         }
-        reply.answered = Some(Answered::Received(Received { handles: live }));
+        reply.answered = Some(Answered::Received(Received { handles: live, taken: Vec::new() }));
     }
     Ok(reply)
 }
@@ -152,12 +152,29 @@ pub(crate) fn remember(txn: &mut Txn<'_>, id: &RequestId, reply: &mut Reply) -> 
     if !reply.answered.as_ref().is_some_and(has_effect) {
         return Ok(());
     }
+    let taken = set_taken_aside(reply);
     let session = txn.session_mut(id.session)?;
     session.record.stored = session.record.stored.saturating_add(1);
     let outcome = OutcomeRecord { seq: id.seq, fingerprint: id.fingerprint, reply: std::mem::take(reply) };
     session.fresh.push(&outcome);
     *reply = outcome.reply;
+    put_taken_back(reply, taken);
     Ok(())
+}
+
+/// Bodies are not stored: whoever receives at most once gets them once.
+pub(crate) fn set_taken_aside(reply: &mut Reply) -> Vec<Taken> {
+    match &mut reply.answered {
+        Some(Answered::Received(received)) => std::mem::take(&mut received.taken),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// Gives them to whoever asked first.
+pub(crate) fn put_taken_back(reply: &mut Reply, taken: Vec<Taken>) {
+    if let Some(Answered::Received(received)) = &mut reply.answered {
+        received.taken = taken;
+    }
 }
 
 /// Outcomes of one entry, encoded one by one as an [`OutcomesRecord`].
@@ -184,20 +201,23 @@ impl FreshOutcomes {
 }
 
 /// Refusals without effect and empty receives are not stored: they may end otherwise when they come again.
-fn has_effect(answered: &Answered) -> bool {
+pub(crate) fn has_effect(answered: &Answered) -> bool {
     match answered {
         Answered::Committed(committed) => {
             committed.enqueued.iter().any(|r| matches!(r.outcome, Some(EnqueueOutcome::Enqueued(_))))
                 || committed.settled.iter().any(|r| !matches!(r.outcome, Some(SettleOutcome::Rejected(_)) | None))
+                || committed.cancelled.iter().any(|r| matches!(r.outcome, Some(CancelOutcome::Cancelled(_))))
+                || committed.rescheduled.iter().any(|r| matches!(r.outcome, Some(RescheduleOutcome::Rescheduled(_))))
         }
-        Answered::Received(received) => !received.handles.is_empty(),
+        Answered::Received(received) => !received.handles.is_empty() || !received.taken.is_empty(),
         Answered::Expired(_)
         | Answered::Ticked(_)
         | Answered::Initialized(_)
         | Answered::SessionOpened(_)
         | Answered::QueueChanged(_)
         | Answered::QueueDeleted(_)
-        | Answered::QueuePurged(_) => true,
+        | Answered::QueuePurged(_)
+        | Answered::NamespaceChanged(_) => true,
     }
 }
 

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use crate::keys::{self, Key, Timer};
 use crate::limits;
 use crate::planted::{Bug, is_planted};
-use crate::queue::{failure, gate, sweep};
+use crate::queue::{dedup, done, expiry, failure, gate, group, sweep};
 use crate::records::{Header, broken};
 use crate::reply::{Answered, Effect, Fault, Ticked};
 use crate::session;
 use crate::time::Timestamp;
+use crate::token;
 use crate::txn::Txn;
 use crate::view::View;
 
@@ -18,10 +19,12 @@ const TICK_SESSIONS: usize = 100;
 
 /// Carries out a `Tick`.
 pub(crate) fn run(txn: &mut Txn<'_>) -> Result<Answered, Fault> {
+    token::drop_old(txn);
     let sessions = fire_sessions(txn)?;
     let timers = fire_timers(txn)?;
     let swept = sweep::run(txn)?;
-    if sessions.more || timers.more || swept {
+    let drains = group::drain(txn)?;
+    if sessions.more || timers.more || swept || drains {
         txn.effects.push(Effect::TickAgain);
     }
     Ok(Answered::Ticked(Ticked { fired: timers.fired.saturating_add(sessions.fired) }))
@@ -38,7 +41,7 @@ fn fire_timers(txn: &mut Txn<'_>) -> Result<Fired, Fault> {
     let from = start(&txn.header.timers_done, first);
     let due = txn.overlay.scan(&from, &to, limits::TICK_TIMERS)?;
     let mut fired = Fired { fired: 0, more: due.len() == limits::TICK_TIMERS };
-    for (key, _) in due {
+    for (key, value) in due {
         if txn.is_nearly_full() {
             fired.more = true;
             break;
@@ -49,6 +52,13 @@ fn fire_timers(txn: &mut Txn<'_>) -> Result<Fired, Fault> {
         match timer {
             Timer::Message { due, place } => failure::fire_due(txn, place, due)?,
             Timer::Resume { due, queue } => gate::fire_resume(txn, queue, due)?,
+            Timer::Expiry { due, place } => expiry::fire(txn, place, due)?,
+            Timer::Dedup { place, .. } => {
+                let id = std::str::from_utf8(&value);
+                let id = id.map_err(|e| broken("a dedup id", &txn.header.timers_done, e.to_string()))?;
+                dedup::fire(txn, place, id)?;
+            }
+            Timer::Done { place, .. } => done::fire(txn, place, &value)?,
         }
         fired.fired = fired.fired.saturating_add(1);
     }
@@ -90,5 +100,7 @@ pub(crate) fn next_timer(view: &dyn View, header: &Header) -> Result<Option<Time
     let message = first(&header.timers_done, b't')?.map(Timestamp);
     let session =
         first(&header.session_timers_done, b'y')?.map(|due| header.now().plus(due.saturating_sub(header.lease_ms)));
-    Ok(message.into_iter().chain(session).min())
+    let tokens =
+        token::next_drop(&header.token_buckets).map(|due| header.now().plus(due.saturating_sub(header.lease_ms)));
+    Ok(message.into_iter().chain(session).chain(tokens).min())
 }

@@ -224,6 +224,7 @@ impl<'v> Txn<'v> {
     /// A queue to change; a fault where it is not there.
     pub(crate) fn queue_mut(&mut self, id: QueueId) -> Result<&mut Queue, Fault> {
         self.load_queue(id)?;
+        let now = self.header.cluster_ms;
         let Some(Some(queue)) = self.queues.get_mut(&id) else {
             return Err(broken("a queue", &keys::queue(id), "there is none"));
         };
@@ -231,6 +232,7 @@ impl<'v> Txn<'v> {
             self.before.queues.push((id, Some(queue.clone())));
         }
         queue.record_changed = true;
+        queue.record.reckon(now, queue.config.pause.is_some());
         Ok(queue)
     }
 

@@ -11,9 +11,12 @@ use harness::{Machine, conserved, equal, init};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
-use ticketrail_core::command::{Command, Commit, Tick};
-use ticketrail_core::query::Clock;
-use ticketrail_core::reply::{Answered, Committed, EnqueueOutcome, Part, PartRefused, SessionOpened, SettleOutcome};
+use ticketrail_core::command::{Command, Commit, Target, Tick};
+use ticketrail_core::query::{Clock, MessageState};
+use ticketrail_core::reply::{
+    Answered, CancelOutcome, Committed, EnqueueOutcome, Part, PartRefused, RescheduleOutcome, SessionOpened,
+    SettleOutcome,
+};
 use ticketrail_core::{
     Answer, Effect, Entry, LeaseToken, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp,
     Write, answer, apply, next_due,
@@ -42,6 +45,16 @@ fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(),
             && !memory.sessions.iter().any(|(known, _)| known == session)
         {
             memory.sessions.push((*session, Vec::new()));
+        }
+        if let Some(Answered::Committed(committed)) = &reply.answered {
+            for part in &committed.enqueued {
+                if let Some(EnqueueOutcome::Enqueued(enqueued)) = &part.outcome
+                    && let Some(id) = enqueued.place.message_id()
+                    && !memory.messages.contains(&id)
+                {
+                    memory.messages.push(id);
+                }
+            }
         }
     }
     Ok(())
@@ -120,7 +133,7 @@ fn finish(machine: &mut Machine) -> Result<(), String> {
             for queue in &machine.model.queues {
                 for lease in queue.messages.iter().filter_map(|message| message.lease()) {
                     if let Some(token) = &lease.token {
-                        settle.push(Settle { token: token.clone(), verdict: Some(Verdict::Ack(Ack {})) });
+                        settle.push(Settle { token: token.clone(), verdict: Some(Verdict::Ack(Ack::default())) });
                     }
                 }
             }
@@ -150,7 +163,7 @@ fn finish(machine: &mut Machine) -> Result<(), String> {
             }
             let settle = deliveries
                 .into_iter()
-                .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack {})) })
+                .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack::default())) })
                 .collect();
             machine.propose(vec![Request::anonymous(Command::Commit(Commit { settle, ..Commit::default() }))])?;
         }
@@ -283,8 +296,9 @@ proptest! {
         for name in (0..6).map(story::queue) {
             let query = Query::Queue(name.clone());
             prop_assert_eq!(answer(&batched, &query).ok(), answer(&view, &query).ok());
-            for state in [ticketrail_core::query::MessageState::Ready, ticketrail_core::query::MessageState::Delayed] {
-                let query = Query::Peek { queue: name.clone(), state, after: bytes::Bytes::new(), limit: 1_000 };
+            for state in [MessageState::Ready, MessageState::Delayed, MessageState::Blocked] {
+                let (after, filter) = (bytes::Bytes::new(), Default::default());
+                let query = Query::Peek { queue: name.clone(), state, after, limit: 1_000, filter };
                 prop_assert_eq!(answer(&batched, &query).ok(), answer(&view, &query).ok());
             }
         }
@@ -303,12 +317,23 @@ fn within_default(machine: &Machine, mut commit: Commit) -> Commit {
     commit
         .settle
         .retain(|settle| LeaseToken::from_bytes(&settle.token).map_or(true, |token| !foreign.contains(&token.queue.0)));
+    let at_home = |target: &Target| match (&target.id, &target.queue) {
+        (Some(id), _) => !machine.model.queues.iter().any(|queue| {
+            let is_foreign = queue.name.namespace != "default";
+            is_foreign && queue.messages.iter().any(|message| id.message_id() == Some(message.id))
+        }),
+        (None, Some(queue)) => queue.namespace == "default",
+        (None, None) => true,
+    };
+    commit.cancel.retain(at_home);
+    commit.reschedule.retain(|reschedule| reschedule.target.as_ref().is_none_or(at_home));
     let namespaces: Vec<String> = commit.queues.iter().map(|queue| queue.namespace.clone()).collect();
     commit.enqueue.retain(|enqueue| namespaces.get(enqueue.queue as usize).is_none_or(|name| name == "default"));
     commit
 }
 
-/// The refusal of the whole that the first refused part brings; settlements come before enqueues.
+/// The refusal of the whole that the first refused part brings: settlements come first, then cancels, reschedules and
+/// enqueues.
 fn first_refused(committed: &Committed) -> Option<Rejection> {
     let settled = committed.settled.iter().zip(0u32..).filter_map(|(result, number)| match &result.outcome {
         Some(SettleOutcome::Rejected(why)) => Some((Part::Settle(number), why.clone())),
@@ -318,7 +343,15 @@ fn first_refused(committed: &Committed) -> Option<Rejection> {
         Some(EnqueueOutcome::Rejected(why)) => Some((Part::Enqueue(number), why.clone())),
         Some(EnqueueOutcome::Enqueued(_)) | None => None,
     });
-    let (part, why) = settled.chain(enqueued).next()?;
+    let cancelled = committed.cancelled.iter().zip(0u32..).filter_map(|(result, number)| match &result.outcome {
+        Some(CancelOutcome::Rejected(why)) => Some((Part::Cancel(number), why.clone())),
+        Some(CancelOutcome::Cancelled(_) | CancelOutcome::Gone(_)) | None => None,
+    });
+    let rescheduled = committed.rescheduled.iter().zip(0u32..).filter_map(|(result, number)| match &result.outcome {
+        Some(RescheduleOutcome::Rejected(why)) => Some((Part::Reschedule(number), why.clone())),
+        Some(RescheduleOutcome::Rescheduled(_)) | None => None,
+    });
+    let (part, why) = settled.chain(cancelled).chain(rescheduled).chain(enqueued).next()?;
     Some(Rejection::PartRefused(PartRefused { part: Some(part), why: Some(Box::new(why)) }))
 }
 
@@ -346,7 +379,7 @@ proptest! {
 fn shape(reply: &Result<Reply, Rejection>) -> Result<Option<Answered>, Rejection> {
     let mut reply = reply.clone()?;
     if let Some(Answered::Received(received)) = &mut reply.answered {
-        for handle in &mut received.handles {
+        for handle in received.handles.iter_mut().chain(received.taken.iter_mut().map(|taken| &mut taken.handle)) {
             handle.granted_index = 0;
         }
     }
@@ -371,7 +404,14 @@ fn nothing_happens_before_the_secret() -> Result<(), String> {
     for act in [
         Act::OpenSession,
         Act::Delete(0),
-        Act::Commit { messages: Vec::new(), settlings: Vec::new(), auto_create: true, atomic: true },
+        Act::Commit {
+            messages: Vec::new(),
+            settlings: Vec::new(),
+            cancels: Vec::new(),
+            reschedules: Vec::new(),
+            auto_create: true,
+            atomic: true,
+        },
         Act::Purge(1),
     ] {
         let request = memory.request(&machine, &act);
@@ -385,7 +425,7 @@ fn nothing_happens_before_the_secret() -> Result<(), String> {
 fn enqueues(queue: &str, count: usize, delay_ms: u64) -> Request {
     use ticketrail_core::command::{Content, Enqueue, QueueRef};
     let message = Some(Content { body: bytes::Bytes::from_static(b"x"), ..Content::default() });
-    let enqueue = Enqueue { queue: 0, message, delay_ms, deliver_at_ms: 0 };
+    let enqueue = Enqueue { message, delay_ms, ..Enqueue::default() };
     Request::anonymous(Command::Commit(Commit {
         queues: vec![QueueRef { namespace: "default".into(), name: queue.into() }],
         enqueue: vec![enqueue; count],
@@ -438,6 +478,7 @@ fn backoff_is_spread_over_its_whole_range() -> Result<(), String> {
                 model::State::Delayed(model::Due::At(due)) => due - now,
                 model::State::Delayed(model::Due::Between { .. })
                 | model::State::Ready(_)
+                | model::State::Blocked { .. }
                 | model::State::Leased(_) => 0,
             })
             .collect();

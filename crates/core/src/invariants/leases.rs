@@ -11,6 +11,9 @@ pub(super) fn check(image: &Image) -> Result<(), String> {
         if (lease.size, lease.body, lease.moved) != (message.size, message.body, message.origin.is_some()) {
             return Err(format!("the lease of {at:?} says {lease:?}, but the message says {message:?}"));
         }
+        if lease.keyed != message.is_keyed() {
+            return Err(format!("the lease of {at:?} says keyed: {}, but the message says {message:?}", lease.keyed));
+        }
         let state = image.states.get(at);
         if lease.has_state != state.is_some() || lease.history != state.map_or(0, |s| s.history) {
             return Err(format!("the lease of {at:?} says {lease:?}, but its state is {state:?}"));

@@ -4,6 +4,7 @@ use super::{check_name, settings};
 use crate::command::{CreateQueue, QueueRef, QueueSettings};
 use crate::ids::QueueId;
 use crate::limits;
+use crate::namespace;
 use crate::records::{ConfigRecord, QueueRecord};
 use crate::reply::{Answered, Fault, LimitReached, QueueChanged, Rejection};
 use crate::txn::Txn;
@@ -18,13 +19,17 @@ pub(crate) fn run(txn: &mut Txn<'_>, command: &CreateQueue) -> Result<Result<Ans
         return Ok(Err(Rejection::QueueExists(name.into())));
     }
     let changes = command.settings.clone().unwrap_or_default();
-    let settings = settings::merge(&settings::defaults(), &changes);
+    let (defaults, _) = namespace::defaults(txn, &name.namespace)?;
+    let settings = settings::merge(&defaults, &changes);
     Ok(create(txn, name, settings).map(|id| Answered::QueueChanged(QueueChanged { queue: id.0 })))
 }
 
-/// Makes a queue whose name is free, by its first enqueue.
-pub(crate) fn by_enqueue(txn: &mut Txn<'_>, name: &QueueRef) -> Result<QueueId, Rejection> {
-    create(txn, name, settings::defaults())
+/// Makes a queue whose name is free, by its first enqueue, unless its namespace forbids that.
+pub(crate) fn by_enqueue(txn: &mut Txn<'_>, name: &QueueRef) -> Result<Result<QueueId, Rejection>, Fault> {
+    match namespace::defaults(txn, &name.namespace)? {
+        (defaults, true) => Ok(create(txn, name, defaults)),
+        (_, false) => Ok(Err(Rejection::QueueNotFound(name.into()))),
+    }
 }
 
 fn create(txn: &mut Txn<'_>, name: &QueueRef, settings: QueueSettings) -> Result<QueueId, Rejection> {
@@ -47,7 +52,7 @@ fn add(txn: &mut Txn<'_>, name: &QueueRef, settings: QueueSettings) -> QueueId {
     let id = QueueId(txn.header.last_queue);
     let config =
         ConfigRecord { name: name.clone(), created_at_ms: txn.header.cluster_ms, settings, pause: None, closed: false };
-    let record = QueueRecord { fresh_head: 1, returned_head: 1, purged_below: 1, ..QueueRecord::default() };
+    let record = QueueRecord::new();
     txn.add_queue(id, config, record);
     txn.set_name(name, Some(id));
     id

@@ -21,7 +21,7 @@ pub(crate) fn run(txn: &mut Txn<'_>, command: &DeleteQueue) -> Result<Result<Ans
     txn.set_name(&config.name, None);
     txn.remove_queue(id);
     txn.header.queues = txn.header.queues.saturating_sub(1);
-    let all = SweepRecord { deleted: true, below: u64::MAX, returns_below: u64::MAX, ..SweepRecord::default() };
+    let all = SweepRecord { deleted: true, below: u64::MAX, ..SweepRecord::default() };
     sweep::start(txn, id, all)?;
     Ok(Ok(Answered::QueueDeleted(Removed { count })))
 }

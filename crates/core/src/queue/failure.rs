@@ -1,16 +1,16 @@
 //! Failures: the history, the attempt budget and the backoff.
 
 use super::lease::Held;
-use super::settle::{give_back, message, state};
-use super::{dead_letter, index};
-use crate::command::Failure;
+use super::settle::{self, give_back, message, state};
+use super::{dead_letter, finish, group, index};
+use crate::command::{Failure, OnExhausted};
 use crate::keys::{self, Timer};
 use crate::limits;
 use crate::planted::{Bug, is_planted};
 use crate::query::{DeadReason, FailureClass, MessageState};
 use crate::queue::transition::{Cause, carry};
-use crate::records::{FailureRecord, StateRecord};
-use crate::reply::{DelayedUntil, Fault, SettleOutcome};
+use crate::records::{FailureRecord, MessageRecord, StateRecord};
+use crate::reply::{DelayedUntil, Empty, Fault, SettleOutcome};
 use crate::txn::Txn;
 
 /// How an attempt failed, and what the worker said.
@@ -98,24 +98,50 @@ pub(crate) fn back_off(
     let state = count(txn, held, &failed)?;
     let place = held.place;
     let config = txn.queue_mut(place.queue)?.config.clone();
-    let budget = config.max_attempts().map(|max| max.saturating_add(is_planted(Bug::DeadLetterLate).into()));
+    let message = if held.lease.keyed { Some(message(txn, held)?) } else { None };
+    let retry = message.as_ref().and_then(|message| message.retry).unwrap_or_default();
+    let policy = config.retry_policy(&retry);
+    let budget = policy.max_attempts.map(|max| max.saturating_add(is_planted(Bug::DeadLetterLate).into()));
     if budget.is_some_and(|max| state.failures >= max) {
-        let message = message(txn, held)?;
-        return match dead_letter::target(txn, held, &message)? {
-            Some(target) => dead_letter::run(txn, held, message, state, &target, DeadReason::Attempts),
-            None => hold_at_cap(txn, held, state),
-        };
+        return exhaust(txn, held, message, state);
+    }
+    if let Some(outcome) = settle::end_expired(txn, held, state)? {
+        return Ok(outcome);
     }
     let first_expiry = failed.class == FailureClass::LeaseExpired && state.expiries == 1;
     let delay_ms = match delay_ms {
         Some(delay_ms) => delay_ms,
         None if first_expiry => 0,
         None => {
-            let ceiling = config.backoff_ceiling_ms(state.failures);
+            let ceiling = policy.backoff_ceiling_ms(state.failures);
             txn.secret().map_or(ceiling, |s| s.jitter(place.queue, place.sequence, state.failures, ceiling))
         }
     };
     delay(txn, held, state, delay_ms)
+}
+
+/// A message whose attempts are used up goes to the dead letters, or is dropped where its queue says so.
+fn exhaust(
+    txn: &mut Txn<'_>,
+    held: &Held,
+    message: Option<MessageRecord>,
+    state: StateRecord,
+) -> Result<SettleOutcome, Fault> {
+    let message = match message {
+        Some(message) => message,
+        None => settle::message(txn, held)?,
+    };
+    match txn.queue_mut(held.place.queue)?.config.on_exhausted() {
+        OnExhausted::Drop => {
+            finish::run(txn, &settle::found(held, message, state), Cause::Dropped)?;
+            return Ok(SettleOutcome::Dropped(Empty {}));
+        }
+        OnExhausted::DeadLetter => {}
+    }
+    match dead_letter::target(txn, held.place.queue, &message)? {
+        Some(target) => dead_letter::run(txn, settle::found(held, message, state), &target, DeadReason::Attempts),
+        None => hold_at_cap(txn, held, state),
+    }
 }
 
 /// A dead letter that failed again: it stays, backed off at the cap.
@@ -134,6 +160,10 @@ fn delay(txn: &mut Txn<'_>, held: &Held, mut state: StateRecord, delay_ms: u64) 
     let record = &mut txn.queue_mut(place.queue)?.record;
     carry(record, place.queue, Some(MessageState::Leased), Cause::BackedOff, lease.size)?;
     index::delete_lease(txn, *place, lease);
+    if state.grouped {
+        group::delay_head(txn, *place, state, due)?;
+        return Ok(SettleOutcome::Delayed(DelayedUntil { due_ms: due }));
+    }
     state.due_ms = Some(due);
     state.return_number = None;
     index::put_state(txn, *place, &state);
@@ -149,7 +179,17 @@ pub(crate) fn fire_due(txn: &mut Txn<'_>, place: crate::ids::Place, due: u64) ->
         return Ok(());
     }
     let state: Option<StateRecord> = txn.record("a message's state", &keys::state(place.queue, place.sequence))?;
-    let Some(mut state) = state.filter(|s| s.due_ms == Some(due)) else { return Ok(()) };
+    match state.filter(|s| s.due_ms == Some(due)) {
+        Some(state) => ready(txn, place, state),
+        None => Ok(()),
+    }
+}
+
+/// Makes a delayed message ready, or has it wait in the line of its group.
+pub(crate) fn ready(txn: &mut Txn<'_>, place: crate::ids::Place, mut state: StateRecord) -> Result<(), Fault> {
+    if state.grouped {
+        return group::due(txn, place, state);
+    }
     let record = &mut txn.queue_mut(place.queue)?.record;
     carry(record, place.queue, Some(MessageState::Delayed), Cause::Due, 0)?;
     index::push_returned(txn, place, &mut state)

@@ -1,22 +1,34 @@
-//! The only place that writes or deletes a lane, timer or place key.
+//! The only place that writes or deletes a lane, line, timer or place key.
 
 use crate::ids::{Place, QueueId, Space};
 use crate::keys::{self, Timer};
 use crate::limits;
-use crate::records::{LeaseRecord, MessageRecord, ReturnRecord, StateRecord};
+use crate::query::MessageState;
+use crate::queue::lanes::Side;
+use crate::queue::message::Found;
+use crate::records::{LeaseRecord, MessageRecord, ParkRecord, ReturnRecord, StateRecord};
 use crate::reply::{Effect, Fault, PlaceRecord};
 use crate::txn::Txn;
 
 /// Gives the next message of `queue` its place.
-pub(crate) fn next_place(txn: &mut Txn<'_>, queue: QueueId, space: Space) -> Result<Place, Fault> {
+pub(crate) fn next_place(txn: &mut Txn<'_>, queue: QueueId, space: Space, priority: u8) -> Result<Place, Fault> {
     let record = &mut txn.queue_mut(queue)?.record;
     record.last_sequence = record.last_sequence.saturating_add(1);
-    Ok(Place { queue, space, priority: limits::PRIORITY_DEFAULT, sequence: record.last_sequence })
+    Ok(Place { queue, space, priority, sequence: record.last_sequence })
 }
 
-/// Stores a message at its place: in the fresh lane, or held.
-pub(crate) fn put_message(txn: &mut Txn<'_>, place: Place, message: &MessageRecord) {
+/// Stores a message at its place. In the fresh space, that is its place in the fresh lane too.
+pub(crate) fn put_message(txn: &mut Txn<'_>, place: Place, message: &MessageRecord) -> Result<(), Fault> {
     txn.put(keys::message(place), message);
+    match place.space {
+        Space::Fresh => {
+            let record = &mut txn.queue_mut(place.queue)?.record;
+            record.change_lane(place.priority, |lane| lane.fresh = lane.fresh.saturating_add(1));
+            txn.wake(place.queue);
+        }
+        Space::Held => {}
+    }
+    Ok(())
 }
 
 /// Stores what changes of a message.
@@ -30,8 +42,8 @@ pub(crate) fn push_returned(txn: &mut Txn<'_>, place: Place, state: &mut StateRe
     let now = txn.header.cluster_ms;
     let record = &mut txn.queue_mut(place.queue)?.record;
     record.last_return = record.last_return.saturating_add(1);
-    record.returned = record.returned.saturating_add(1);
     let number = record.last_return;
+    record.change_lane(place.priority, |lane| lane.returned = lane.returned.saturating_add(1));
     state.due_ms = None;
     state.return_number = Some(number);
     let entry = ReturnRecord { lane: place.lane_byte().into(), sequence: place.sequence, since_ms: now };
@@ -41,24 +53,99 @@ pub(crate) fn push_returned(txn: &mut Txn<'_>, place: Place, state: &mut StateRe
     Ok(())
 }
 
-/// Takes the place with this number out of the returned lane, whose head moves behind it.
-pub(crate) fn take_returned(txn: &mut Txn<'_>, queue: QueueId, priority: u8, number: u64) -> Result<(), Fault> {
-    txn.overlay.delete(keys::returned(queue, priority, number));
-    let record = &mut txn.queue_mut(queue)?.record;
-    record.returned = record.returned.saturating_sub(1);
-    record.returned_head = number.saturating_add(1);
+/// Takes the first place out of a lane, whose head moves behind it. A record in the fresh space stays where it is.
+pub(crate) fn take(txn: &mut Txn<'_>, place: Place, number: Option<u64>) -> Result<(), Fault> {
+    if let Some(number) = number {
+        txn.overlay.delete(keys::returned(place.queue, place.priority, number));
+    }
+    let record = &mut txn.queue_mut(place.queue)?.record;
+    record.change_lane(place.priority, |lane| match number {
+        Some(number) => {
+            lane.returned = lane.returned.saturating_sub(1);
+            lane.returned_head = number.saturating_add(1);
+        }
+        None => {
+            lane.fresh = lane.fresh.saturating_sub(1);
+            lane.fresh_head = place.sequence.saturating_add(1);
+        }
+    });
     Ok(())
 }
 
-/// Moves the head of the fresh lane behind this sequence; the record stays where it is.
-pub(crate) fn take_fresh(txn: &mut Txn<'_>, queue: QueueId, sequence: u64) -> Result<(), Fault> {
-    txn.queue_mut(queue)?.record.fresh_head = sequence.saturating_add(1);
+/// Takes a message that is not leased out of where it waits: a lane, the timers, a line. Its rows stay.
+pub(crate) fn leave(txn: &mut Txn<'_>, found: &Found) -> Result<(), Fault> {
+    let place = found.place;
+    let state = found.state.unwrap_or_default();
+    match found.is {
+        MessageState::Ready => {
+            let side = if state.return_number.is_some() { Side::Returned } else { Side::Fresh };
+            if let Some(number) = state.return_number {
+                txn.overlay.delete(keys::returned(place.queue, place.priority, number));
+            }
+            let record = &mut txn.queue_mut(place.queue)?.record;
+            // Somewhere in its lane: the head stays, unless this is it.
+            record.change_lane(place.priority, |lane| match side {
+                Side::Returned => {
+                    lane.returned = lane.returned.saturating_sub(1);
+                    if state.return_number == Some(lane.returned_head) {
+                        lane.returned_head = lane.returned_head.saturating_add(1);
+                    }
+                }
+                Side::Fresh => {
+                    lane.fresh = lane.fresh.saturating_sub(1);
+                    if place.sequence == lane.fresh_head {
+                        lane.fresh_head = lane.fresh_head.saturating_add(1);
+                    }
+                }
+            });
+        }
+        MessageState::Delayed => {
+            if let Some(due) = state.due_ms {
+                drop_timer(txn, Timer::Message { due, place });
+            }
+            unpark(txn, place, state.park);
+        }
+        MessageState::Blocked => leave_line(txn, place.queue, &found.message.group, found.line()),
+        MessageState::Leased => {}
+    }
     Ok(())
+}
+
+/// Puts a message into the line of its group.
+pub(crate) fn enter_line(txn: &mut Txn<'_>, place: Place, group: &str, line: u64) {
+    txn.put(keys::in_line(place.queue, group, line), &PlaceRecord::from(place));
+}
+
+/// Takes a message out of the line of its group.
+pub(crate) fn leave_line(txn: &mut Txn<'_>, queue: QueueId, group: &str, line: u64) {
+    txn.overlay.delete(keys::in_line(queue, group, line));
+}
+
+/// Notes that a head waits for its time, and its group with it; `state` says so afterwards.
+pub(crate) fn park(txn: &mut Txn<'_>, queue: QueueId, state: &mut StateRecord) -> Result<(), Fault> {
+    let since_ms = txn.header.cluster_ms;
+    let record = &mut txn.queue_mut(queue)?.record;
+    record.last_park = record.last_park.saturating_add(1);
+    state.park = record.last_park;
+    txn.put(keys::parked(queue, state.park), &ParkRecord { since_ms });
+    Ok(())
+}
+
+/// A head waits no longer.
+pub(crate) fn unpark(txn: &mut Txn<'_>, place: Place, park: u64) {
+    if park != 0 {
+        txn.overlay.delete(keys::parked(place.queue, park));
+    }
 }
 
 /// Sets a timer.
 pub(crate) fn set_timer(txn: &mut Txn<'_>, timer: Timer) {
-    txn.overlay.put(timer.key(), Vec::new());
+    set_timer_for(txn, timer, Vec::new());
+}
+
+/// Sets a timer that carries something.
+pub(crate) fn set_timer_for(txn: &mut Txn<'_>, timer: Timer, what: Vec<u8>) {
+    txn.overlay.put(timer.key(), what);
     txn.effects.push(Effect::Due(timer.due()));
 }
 

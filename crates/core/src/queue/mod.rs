@@ -1,15 +1,25 @@
 //! Queues: one file a verb, named for it.
 
+pub(crate) mod bounds;
+pub(crate) mod cancel;
 pub(crate) mod create;
 pub(crate) mod dead_letter;
+pub(crate) mod dedup;
 pub(crate) mod delete;
+pub(crate) mod done;
 pub(crate) mod enqueue;
 pub(crate) mod expire;
+pub(crate) mod expiry;
 pub(crate) mod failure;
+pub(crate) mod finish;
 pub(crate) mod gate;
+pub(crate) mod group;
 pub(crate) mod index;
+pub(crate) mod lanes;
 pub(crate) mod lease;
+pub(crate) mod message;
 pub(crate) mod purge;
+pub(crate) mod rate;
 pub(crate) mod receive;
 pub(crate) mod settings;
 pub(crate) mod settle;

@@ -1,39 +1,80 @@
 //! `Receive`: leases the messages whose turn it is.
 //!
-//! Order: the returned lane by return, then the fresh lane by sequence; while both hold something, every fourth
-//! delivery comes from the fresh lane, so that what comes back again and again cannot starve what is new.
+//! Order: priority, then the returned lane by return, then the fresh lane by sequence; while both hold something, every
+//! fourth delivery comes from the fresh lane, so that what comes back again and again cannot starve what is new.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use prost::Message;
 
-use super::{find, index, invalid};
-use crate::command::Receive;
-use crate::ids::{Place, QueueId, Space};
+use super::lanes::{self, Lane, Side};
+use super::message;
+use super::{check_name, done, expiry, find, index, invalid, settle};
+use crate::answer;
+use crate::command::{Ack, Receive};
+use crate::ids::{Place, QueueId};
 use crate::keys;
 use crate::limits;
 use crate::planted::{Bug, is_planted};
 use crate::query::MessageState;
+use crate::queue::lease::Held;
 use crate::queue::transition::{Cause, carry};
 use crate::records::{LeaseRecord, MessageRecord, ReturnRecord, StateRecord, broken, decode};
-use crate::reply::{Answered, Effect, Fault, Handle, Received, Rejection};
+use crate::reply::{Answered, Effect, Fault, Handle, Received, Rejection, Taken};
 use crate::txn::Txn;
 
-/// The next of the fresh lane's deliveries while the returned lane holds something too.
-const FRESH_TURN: u64 = 4;
-
-/// Carries out a `Receive`.
+/// Carries out a `Receive`: what the first queue has to give, then the second, and so on.
 pub(crate) fn run(txn: &mut Txn<'_>, command: &Receive) -> Result<Result<Answered, Rejection>, Fault> {
     if let Err(rejection) = check(command) {
         return Ok(Err(rejection));
     }
-    let id = match find(txn, command.queues.first())? {
-        Ok(id) => id,
-        Err(rejection) => return Ok(Err(rejection)),
-    };
-    let handles = match txn.queue(id)? {
-        Some(queue) if queue.config.pause.is_none() && queue.record.ready > 0 => deliver(txn, id, command)?,
-        Some(_) | None => Vec::new(),
-    };
-    Ok(Ok(Answered::Received(Received { handles })))
+    let mut missing = None;
+    let mut queues = Vec::with_capacity(command.queues.len());
+    for name in &command.queues {
+        match find(txn, Some(name))? {
+            Ok(id) => queues.push(id),
+            Err(Rejection::QueueNotFound(named)) => missing = missing.or(Some(Rejection::QueueNotFound(named))),
+            Err(rejection) => return Ok(Err(rejection)),
+        }
+    }
+    if let Some(rejection) = missing.filter(|_| queues.is_empty()) {
+        return Ok(Err(rejection));
+    }
+    let mut delivered = Delivered::new(command);
+    for id in queues {
+        let serves = txn.queue(id)?.is_some_and(|q| q.config.pause.is_none() && q.record.ready > 0);
+        if serves && !deliver(txn, id, command, &mut delivered)? {
+            break;
+        }
+    }
+    Ok(Ok(Answered::Received(delivered.received)))
+}
+
+/// What a receive has got so far, and what it may still take.
+struct Delivered {
+    received: Received,
+    count: usize,
+    max: usize,
+    bytes: u64,
+    max_bytes: u64,
+    expired: usize,
+}
+
+impl Delivered {
+    fn new(command: &Receive) -> Self {
+        let max_bytes = match command.max_bytes {
+            0 => u64::try_from(limits::BATCH_BYTES).unwrap_or(u64::MAX),
+            max_bytes => max_bytes,
+        };
+        let max = usize::try_from(command.max).unwrap_or(limits::BATCH).min(limits::BATCH);
+        Self { received: Received::default(), count: 0, max, bytes: 0, max_bytes, expired: 0 }
+    }
+
+    /// Whether a message of `size` fits. The first always does.
+    fn fits(&self, size: u64) -> bool {
+        self.count == 0 || self.bytes.saturating_add(size) <= self.max_bytes
+    }
 }
 
 fn check(command: &Receive) -> Result<(), Rejection> {
@@ -41,8 +82,15 @@ fn check(command: &Receive) -> Result<(), Rejection> {
     if !(1..=limits::BATCH).contains(&max) {
         return Err(invalid("max", format!("expected 1 to {}, but got {max}", limits::BATCH)));
     }
-    if command.queues.len() != 1 {
-        return Err(invalid("queue", format!("expected one queue, but got {}", command.queues.len())));
+    if !(1..=limits::RECEIVE_QUEUES).contains(&command.queues.len()) {
+        let reason = format!("expected 1 to {} queues, but got {}", limits::RECEIVE_QUEUES, command.queues.len());
+        return Err(invalid("queue", reason));
+    }
+    let namespace = command.queues.first().map(|queue| &queue.namespace);
+    if let Some(other) = command.queues.iter().find(|queue| Some(&queue.namespace) != namespace) {
+        check_name(Some(other))?;
+        let reason = format!("expected queues of one namespace, but {:?} is not of the first's", other.namespace);
+        return Err(invalid("namespace", reason));
     }
     let lease = command.lease_ms;
     if lease != 0 && !(limits::LEASE_MIN_MS..=limits::LEASE_MAX_MS).contains(&lease) {
@@ -56,118 +104,119 @@ fn check(command: &Receive) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Which lane the next delivery comes from.
-enum Lane {
-    Returned,
-    Fresh,
+/// A place in a lane: the message, and its number where the lane is the returned one.
+struct Placed {
+    place: Place,
+    number: Option<u64>,
+    /// The message's record, which a fresh lane's key holds.
+    message: Option<Bytes>,
 }
 
-fn deliver(txn: &mut Txn<'_>, id: QueueId, command: &Receive) -> Result<Vec<Handle>, Fault> {
+/// Lanes read ahead. What joins a lane meanwhile joins it at its end, so what was read stays the front.
+struct Ahead {
+    queue: QueueId,
+    lanes: BTreeMap<Lane, VecDeque<Placed>>,
+}
+
+impl Ahead {
+    /// The first place of a lane that is not empty.
+    fn next(&mut self, txn: &mut Txn<'_>, lane: Lane, wanted: usize) -> Result<Placed, Fault> {
+        let read = self.lanes.entry(lane).or_default();
+        if read.is_empty() {
+            let record = &txn.queue_mut(self.queue)?.record;
+            let counts = record.lane(lane.0);
+            let (from, to) = lanes::range(self.queue, record, lane);
+            let holds = match lane.1 {
+                Side::Returned => counts.returned,
+                Side::Fresh => counts.fresh,
+            };
+            let limit = wanted.min(usize::try_from(holds).unwrap_or(usize::MAX)).clamp(1, limits::SCAN_KEYS);
+            for (key, value) in txn.overlay.scan(&from, &to, limit)? {
+                read.push_back(placed(self.queue, lane, &key, value)?);
+            }
+        }
+        read.pop_front().ok_or_else(|| lanes::ended_early(self.queue, lane))
+    }
+}
+
+fn placed(queue: QueueId, (priority, side): Lane, key: &Bytes, value: Bytes) -> Result<Placed, Fault> {
+    let last = keys::last_number(key).ok_or_else(|| broken("a number", key, "there is none"))?;
+    Ok(match side {
+        Side::Fresh => Placed { place: lanes::fresh_place(queue, priority, last), number: None, message: Some(value) },
+        Side::Returned => {
+            let entry: ReturnRecord = decode("a place in the returned lane", key, value)?;
+            let place = u8::try_from(entry.lane).ok().and_then(|lane| Place::from_parts(queue, lane, entry.sequence));
+            let place = place.ok_or_else(|| broken("a place", key, format!("its lane is {}", entry.lane)))?;
+            Placed { place, number: Some(last), message: None }
+        }
+    })
+}
+
+/// Delivers what one queue has to give. Returns false where the receive has all that it may have.
+fn deliver(txn: &mut Txn<'_>, id: QueueId, command: &Receive, delivered: &mut Delivered) -> Result<bool, Fault> {
     let lease_ms = match command.lease_ms {
         0 => txn.queue_mut(id)?.config.lease_ms(),
         lease_ms => lease_ms,
     };
-    let max_bytes = match command.max_bytes {
-        0 => u64::try_from(limits::BATCH_BYTES).unwrap_or(u64::MAX),
-        max_bytes => max_bytes,
-    };
-    let record = txn.queue_mut(id)?.record;
-    let wanted = u64::from(command.max).min(record.ready);
-    let wanted = usize::try_from(wanted).unwrap_or(limits::BATCH).min(limits::SCAN_KEYS);
-    let mut returned = scan_returned(txn, id, record.returned_head, wanted.min(clamp(record.returned)))?.into_iter();
-    let fresh_ready = record.ready.saturating_sub(record.returned);
-    let mut fresh = scan_fresh(txn, id, record.fresh_head, wanted.min(clamp(fresh_ready)))?.into_iter();
-    let mut handles = Vec::with_capacity(wanted);
-    let mut bytes = 0u64;
-    while handles.len() < wanted {
-        let lane = match turn(txn, id)? {
-            Some(lane) => lane,
-            None => break,
+    let mut ahead = Ahead { queue: id, lanes: BTreeMap::new() };
+    while delivered.count < delivered.max {
+        let Some(lane) = txn.queue_mut(id)?.record.next_lane() else { return Ok(true) };
+        let wanted = delivered.max.saturating_sub(delivered.count);
+        let Placed { place, number, message } = ahead.next(txn, lane, wanted)?;
+        let key = keys::message(place);
+        let value = match message {
+            Some(value) => value,
+            None => {
+                txn.overlay.get(&key)?.ok_or_else(|| broken("a message", &key, "there is none, but a lane has it"))?
+            }
         };
-        let (place, number, value) = match lane {
-            Lane::Returned => match returned.next() {
-                Some((number, place)) => {
-                    let key = keys::message(place);
-                    let value = txn.overlay.get(&key)?;
-                    let value = value.ok_or_else(|| broken("a message", &key, "there is none, but a lane has it"))?;
-                    (place, Some(number), value)
-                }
-                None => return Err(lane_broken(id, "the returned lane")),
-            },
-            Lane::Fresh => match fresh.next() {
-                Some((place, value)) => (place, None, value),
-                None => return Err(lane_broken(id, "the fresh lane")),
-            },
-        };
-        let message: MessageRecord = decode("a message", &keys::message(place), value)?;
-        if !handles.is_empty() && bytes.saturating_add(message.size) > max_bytes {
-            break;
+        let message: MessageRecord = decode("a message", &key, value)?;
+        if message.is_expired(txn.header.cluster_ms) && !is_planted(Bug::ExpiredDelivered) {
+            if delivered.expired >= limits::RECEIVE_EXPIRED || (delivered.expired > 0 && txn.is_nearly_full()) {
+                txn.wake(id);
+                return Ok(false);
+            }
+            delivered.expired = delivered.expired.saturating_add(1);
+            let found = message::at(txn, place)?.ok_or_else(|| broken("a message", &key, "a lane has a purged one"))?;
+            expiry::end(txn, found)?;
+            continue;
         }
-        bytes = bytes.saturating_add(message.size);
-        match number {
-            Some(number) => index::take_returned(txn, id, place.priority, number)?,
-            None => index::take_fresh(txn, id, place.sequence)?,
+        if !delivered.fits(message.size) {
+            return Ok(false);
         }
-        count_turn(txn, id, number.is_some())?;
-        handles.push(grant(txn, place, &message, number.is_some(), lease_ms, &command.worker)?);
+        delivered.bytes = delivered.bytes.saturating_add(message.size);
+        delivered.count = delivered.count.saturating_add(1);
+        txn.queue_mut(id)?.record.count_turn(place.priority);
+        index::take(txn, place, number)?;
+        let (handle, lease) = grant(txn, place, &message, number.is_some(), lease_ms, &command.worker)?;
+        if command.auto_ack {
+            let taken = take(txn, place, lease, message, handle)?;
+            delivered.received.taken.push(taken);
+        } else {
+            delivered.received.handles.push(handle);
+        }
     }
-    Ok(handles)
+    Ok(false)
 }
 
-fn clamp(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn lane_broken(id: QueueId, lane: &'static str) -> Fault {
-    broken("as many places in a lane as are counted", &keys::queue(id), format!("{lane} ended early"))
-}
-
-/// The lane whose turn it is; `None` where both are empty.
-fn turn(txn: &mut Txn<'_>, id: QueueId) -> Result<Option<Lane>, Fault> {
-    let record = &txn.queue_mut(id)?.record;
-    let fresh_turn = record.turn % FRESH_TURN == FRESH_TURN - 1;
-    Ok(match (record.returned > 0, record.ready > record.returned) {
-        (true, true) if fresh_turn => Some(Lane::Fresh),
-        (true, true | false) => Some(Lane::Returned),
-        (false, true) => Some(Lane::Fresh),
-        (false, false) => None,
-    })
-}
-
-/// Counts a delivery made while both lanes held something. Called when the place is out of its lane and the message
-/// not yet counted as leased, so the lane it came from held one more.
-fn count_turn(txn: &mut Txn<'_>, id: QueueId, from_returned: bool) -> Result<(), Fault> {
-    let record = &mut txn.queue_mut(id)?.record;
-    let returned = record.returned.saturating_add(from_returned.into());
-    if returned > 0 && record.ready > returned {
-        record.turn = record.turn.wrapping_add(1);
+/// Acks a message as it is received: at most once.
+fn take(
+    txn: &mut Txn<'_>,
+    place: Place,
+    lease: LeaseRecord,
+    message: MessageRecord,
+    handle: Handle,
+) -> Result<Taken, Fault> {
+    let content = answer::content(txn, &message)?.encode_to_vec().into();
+    let queue = (&txn.queue_mut(place.queue)?.config.name).into();
+    let id = message.birth(place);
+    if !is_planted(Bug::AutoAckKept) {
+        let held = Held { place, lease };
+        done::keep(txn, &held, &Ack::default())?;
+        settle::finish(txn, &held, Cause::Acked)?;
     }
-    Ok(())
-}
-
-fn scan_returned(txn: &Txn<'_>, id: QueueId, head: u64, limit: usize) -> Result<Vec<(u64, Place)>, Fault> {
-    let priority = limits::PRIORITY_DEFAULT;
-    let (from, to) = (keys::returned(id, priority, head), keys::returned(id, priority, u64::MAX));
-    let mut places = Vec::with_capacity(limit);
-    for (key, value) in txn.overlay.scan(&from, &to, limit)? {
-        let entry: ReturnRecord = decode("a place in the returned lane", &key, value)?;
-        let place = u8::try_from(entry.lane).ok().and_then(|lane| Place::from_parts(id, lane, entry.sequence));
-        let place = place.ok_or_else(|| broken("a place", &key, format!("its lane is {}", entry.lane)))?;
-        let number = keys::last_number(&key).ok_or_else(|| broken("a return number", &key, "there is none"))?;
-        places.push((number, place));
-    }
-    Ok(places)
-}
-
-fn scan_fresh(txn: &Txn<'_>, id: QueueId, head: u64, limit: usize) -> Result<Vec<(Place, Bytes)>, Fault> {
-    let priority = limits::PRIORITY_DEFAULT;
-    let (from, to) = (keys::fresh(id, priority, head), keys::fresh(id, priority, u64::MAX));
-    let mut places = Vec::with_capacity(limit);
-    for (key, value) in txn.overlay.scan(&from, &to, limit)? {
-        let sequence = keys::last_number(&key).ok_or_else(|| broken("a sequence", &key, "there is none"))?;
-        places.push((Place { queue: id, space: Space::Fresh, priority, sequence }, value));
-    }
-    Ok(places)
+    let (enqueued_at_ms, group) = (message.enqueued_at_ms, message.group);
+    Ok(Taken { handle, id, queue, enqueued_at_ms, group, content })
 }
 
 /// Grants a lease on a message that has just been taken out of its lane.
@@ -178,7 +227,7 @@ fn grant(
     returned: bool,
     lease_ms: u64,
     worker: &str,
-) -> Result<Handle, Fault> {
+) -> Result<(Handle, LeaseRecord), Fault> {
     let mut state: Option<StateRecord> = None;
     if returned || message.origin.is_some() {
         let key = keys::state(place.queue, place.sequence);
@@ -214,8 +263,9 @@ fn grant(
         moved: message.origin.is_some(),
         history,
         worker: worker.to_owned(),
+        keyed: message.is_keyed(),
     };
     index::put_lease(txn, place, &lease);
     txn.effects.push(Effect::Leased { queue: place.queue, sequence: place.sequence, deadline_ms, granted_index });
-    Ok(Handle { place: place.into(), receive_count, failures, granted_index, deadline_ms })
+    Ok((Handle { place: place.into(), receive_count, failures, granted_index, deadline_ms }, lease))
 }

@@ -2,12 +2,14 @@
 
 use super::failure::{self, Failed};
 use super::lease::{self, Held};
-use super::{dead_letter, index, invalid};
-use crate::command::{Failure, Settle, Verdict};
+use super::message::Found;
+use super::{dead_letter, done, expiry, finish, index, invalid};
+use crate::command::{Ack, Failure, Settle, Verdict};
 use crate::keys;
 use crate::limits;
 use crate::planted::{Bug, is_planted};
 use crate::query::{DeadReason, FailureClass, MessageState};
+use crate::queue::group::Left;
 use crate::queue::transition::{Cause, carry};
 use crate::records::{LeaseRecord, MessageRecord, StateRecord, broken};
 use crate::reply::{Empty, Extended, Fault, Rejection, SettleOutcome};
@@ -24,7 +26,7 @@ pub(crate) fn run(txn: &mut Txn<'_>, part: &Settle) -> Result<Result<SettleOutco
         Err(rejection) => return Ok(Err(rejection)),
     };
     let outcome = match verdict {
-        Verdict::Ack(_) => ack(txn, &held)?,
+        Verdict::Ack(told) => ack(txn, &held, told)?,
         Verdict::Extend(extend) => self::extend(txn, held, extend.lease_ms)?,
         Verdict::Retry(_) | Verdict::Reject(_) | Verdict::Release(_) if is_purged(txn, &held)? => {
             finish_purged(txn, &held)?
@@ -47,6 +49,10 @@ fn check(part: &Settle) -> Result<&Verdict, Rejection> {
         return Err(invalid("verdict", "expected what became of the delivery, but there is nothing"));
     };
     match verdict {
+        Verdict::Ack(ack) if ack.output.len() > limits::OUTPUT_BYTES => {
+            let reason = format!("expected at most {} bytes, but got {}", limits::OUTPUT_BYTES, ack.output.len());
+            return Err(invalid("output", reason));
+        }
         Verdict::Ack(_) | Verdict::Release(_) => {}
         Verdict::Retry(retry) => {
             check_failure(retry.failure.as_ref())?;
@@ -79,11 +85,12 @@ fn check_failure(failure: Option<&Failure>) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn ack(txn: &mut Txn<'_>, held: &Held) -> Result<SettleOutcome, Fault> {
+fn ack(txn: &mut Txn<'_>, held: &Held, told: &Ack) -> Result<SettleOutcome, Fault> {
     if is_planted(Bug::AckUndone) && held.lease.receive_count > 1 {
         release(txn, held)?;
         return Ok(SettleOutcome::Acked(Empty {}));
     }
+    done::keep(txn, held, told)?;
     finish(txn, held, Cause::Acked)?;
     Ok(SettleOutcome::Acked(Empty {}))
 }
@@ -99,18 +106,28 @@ pub(crate) fn finish_purged(txn: &mut Txn<'_>, held: &Held) -> Result<SettleOutc
     Ok(SettleOutcome::Purged(Empty {}))
 }
 
-/// Ends a message for good: nothing of it stays.
-fn finish(txn: &mut Txn<'_>, held: &Held, cause: Cause) -> Result<(), Fault> {
+/// Ends a message for good: nothing of it stays. That of a plain one is not read: its lease says all there is.
+pub(crate) fn finish(txn: &mut Txn<'_>, held: &Held, cause: Cause) -> Result<(), Fault> {
     let Held { place, lease } = held;
     let record = &mut txn.queue_mut(place.queue)?.record;
     carry(record, place.queue, Some(MessageState::Leased), cause, lease.size)?;
-    let origin = if lease.moved { message(txn, held)?.origin } else { None };
+    let message = if lease.moved || lease.keyed { Some(message(txn, held)?) } else { None };
+    let origin = message.as_ref().and_then(|message| message.origin);
     index::delete_message(txn, *place, lease.has_state, lease.history, origin);
     index::delete_lease(txn, *place, lease);
     if lease.body != 0 {
         txn.overlay.delete(keys::body(lease.body));
     }
+    if let Some(message) = message {
+        finish::follow_up(txn, *place, &message, cause, Left::Next)?;
+    }
     Ok(())
+}
+
+/// A leased message with all there is of it.
+pub(crate) fn found(held: &Held, message: MessageRecord, state: StateRecord) -> Found {
+    let Held { place, lease } = held;
+    Found { place: *place, message, state: Some(state), lease: Some(lease.clone()), is: MessageState::Leased }
 }
 
 /// The record of a leased message.
@@ -121,8 +138,29 @@ pub(crate) fn message(txn: &Txn<'_>, held: &Held) -> Result<MessageRecord, Fault
 
 /// What has changed of a leased message so far.
 pub(crate) fn state(txn: &Txn<'_>, held: &Held) -> Result<StateRecord, Fault> {
-    let stored = txn.record("a message's state", &keys::state(held.place.queue, held.place.sequence))?;
-    Ok(StateRecord { receive_count: held.lease.receive_count, ..stored.unwrap_or_default() })
+    let stored: Option<StateRecord> =
+        txn.record("a message's state", &keys::state(held.place.queue, held.place.sequence))?;
+    let mut state = StateRecord { receive_count: held.lease.receive_count, ..stored.unwrap_or_default() };
+    // One that joined its line as it came has said so in its record alone.
+    if held.lease.keyed && !state.grouped {
+        let message = message(txn, held)?;
+        state.grouped = !message.group.is_empty();
+        state.line = message.line;
+    }
+    Ok(state)
+}
+
+/// Ends a leased message whose time to live is over; `None`: it is not.
+pub(crate) fn end_expired(txn: &mut Txn<'_>, held: &Held, state: StateRecord) -> Result<Option<SettleOutcome>, Fault> {
+    if !held.lease.keyed {
+        return Ok(None);
+    }
+    let message = message(txn, held)?;
+    if !message.is_expired(txn.header.cluster_ms) {
+        return Ok(None);
+    }
+    let found = found(held, message, state);
+    expiry::end(txn, found).map(Some)
 }
 
 /// Ends a lease and makes its message ready again at once.
@@ -140,15 +178,18 @@ fn release(txn: &mut Txn<'_>, held: &Held) -> Result<SettleOutcome, Fault> {
         let state = failure::count(txn, held, &Failed::told(FailureClass::Transient, None))?;
         return give_back(txn, held, state);
     }
-    let state = state(txn, held)?;
-    give_back(txn, held, StateRecord { expiries: 0, ..state })
+    let state = StateRecord { expiries: 0, ..state(txn, held)? };
+    match end_expired(txn, held, state)? {
+        Some(outcome) => Ok(outcome),
+        None => give_back(txn, held, state),
+    }
 }
 
 fn reject(txn: &mut Txn<'_>, held: &Held, failed: Failed) -> Result<SettleOutcome, Fault> {
     let message = message(txn, held)?;
     let state = failure::count(txn, held, &failed)?;
-    match dead_letter::target(txn, held, &message)? {
-        Some(target) => dead_letter::run(txn, held, message, state, &target, DeadReason::Rejected),
+    match dead_letter::target(txn, held.place.queue, &message)? {
+        Some(target) => dead_letter::run(txn, found(held, message, state), &target, DeadReason::Rejected),
         None => failure::hold_at_cap(txn, held, state),
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{index, lease};
-use crate::ids::{Place, QueueId, Space};
+use super::{finish, index, lanes, lease};
+use crate::ids::{Place, QueueId};
 use crate::keys::{self, Timer};
 use crate::limits;
 use crate::records::{MessageRecord, StateRecord, SweepRecord, broken, decode};
@@ -31,52 +31,57 @@ pub(crate) fn run(txn: &mut Txn<'_>) -> Result<bool, Fault> {
         txn.put(keys::sweep(queue), &sweep);
         return Ok(true);
     }
-    finish(txn, queue, &sweep);
+    clear_ranges(txn, queue, &sweep);
     txn.overlay.delete(keys::sweep(queue));
     Ok(!txn.overlay.scan(&from, &to, 1)?.is_empty())
 }
 
-/// Deletes the next messages: first those of the fresh lane, then those held. Returns whether there are more.
+/// Deletes the next messages: first those of each priority's fresh lane, then those held. Returns whether there are more.
 fn piece(txn: &mut Txn<'_>, queue: QueueId, sweep: &mut SweepRecord) -> Result<bool, Fault> {
-    let priority = limits::PRIORITY_DEFAULT;
-    let spaces = [
-        (Space::Fresh, keys::fresh(queue, priority, sweep.from), keys::fresh(queue, priority, sweep.below)),
-        (Space::Held, keys::held(queue, sweep.from), keys::held(queue, sweep.below)),
-    ];
-    // `h` sorts before `m`: the cursor may only be compared within a space.
-    let cursor = sweep.cursor.clone();
-    let mut spaces = spaces.into_iter().skip_while(|(_, from, _)| !cursor.is_empty() && from.first() != cursor.first());
-    let Some((space, from, to)) = spaces.next() else { return Ok(false) };
-    let from = if sweep.cursor.is_empty() { from } else { keys::after(&sweep.cursor).max(from) };
-    let found = txn.overlay.scan(&from, &to, limits::SCAN_KEYS)?;
+    let fresh = (0..=limits::PRIORITY_MAX).rev().map(|priority| {
+        let key = |sequence| keys::fresh(queue, priority, sequence);
+        (Some(priority), key(sweep.from), key(sweep.below))
+    });
+    let held = std::iter::once((None, keys::held(queue, sweep.from), keys::held(queue, sweep.below)));
+    let spaces: Vec<_> = fresh.chain(held).collect();
+    let at = usize::try_from(sweep.space).unwrap_or(usize::MAX);
+    let Some((priority, from, to)) = spaces.get(at) else { return Ok(false) };
+    let from = if sweep.cursor.is_empty() { from.clone() } else { keys::after(&sweep.cursor) };
+    let found = txn.overlay.scan(&from, to, limits::SCAN_KEYS)?;
     let exhausted = found.len() < limits::SCAN_KEYS;
     for (key, value) in found {
         if txn.is_nearly_full() {
             return Ok(true);
         }
         let sequence = keys::last_number(&key).ok_or_else(|| broken("a sequence", &key, "there is none"))?;
-        let place = Place { queue, space, priority, sequence };
         if sweep.deleted || lease::find(txn, queue, sequence)?.is_none() {
-            delete(txn, place, &key, value)?;
+            delete(txn, queue, sequence, *priority, &key, value)?;
         }
         sweep.cursor = key;
     }
-    if !exhausted {
-        return Ok(true);
+    if exhausted {
+        sweep.cursor = Bytes::new();
+        sweep.space = sweep.space.saturating_add(1);
     }
-    match spaces.next() {
-        Some((_, from, _)) => {
-            // Just before the first key of the next space: `after` brings the scan to it.
-            sweep.cursor = from.get(..1).map(Bytes::copy_from_slice).unwrap_or_default();
-            Ok(true)
-        }
-        None => Ok(false),
-    }
+    Ok(!exhausted || at.saturating_add(1) < spaces.len())
 }
 
-fn delete(txn: &mut Txn<'_>, place: Place, key: &[u8], value: Bytes) -> Result<(), Fault> {
+fn delete(
+    txn: &mut Txn<'_>,
+    queue: QueueId,
+    sequence: u64,
+    priority: Option<u8>,
+    key: &[u8],
+    value: Bytes,
+) -> Result<(), Fault> {
     let message: MessageRecord = decode("a message", key, value)?;
-    let state: Option<StateRecord> = txn.record("a message's state", &keys::state(place.queue, place.sequence))?;
+    let state: Option<StateRecord> = txn.record("a message's state", &keys::state(queue, sequence))?;
+    let place = match priority {
+        Some(priority) => lanes::fresh_place(queue, priority, sequence),
+        None => state
+            .and_then(|state| Place::from_parts(queue, u8::try_from(state.lane).ok()?, sequence))
+            .ok_or_else(|| broken("the state of a held message", key, format!("it is {state:?}")))?,
+    };
     if let Some(due) = state.and_then(|s| s.due_ms) {
         index::drop_timer(txn, Timer::Message { due, place });
     }
@@ -84,20 +89,25 @@ fn delete(txn: &mut Txn<'_>, place: Place, key: &[u8], value: Bytes) -> Result<(
     if message.body != 0 {
         txn.overlay.delete(keys::body(message.body));
     }
+    if message.is_keyed() {
+        finish::follow_up_swept(txn, place, &message, state)?;
+    }
     Ok(())
 }
 
-/// What point deletes have not reached: places in the returned lane, and all of a queue that is gone. Nothing live is
-/// left in these ranges, and nothing will be written into them.
-fn finish(txn: &mut Txn<'_>, queue: QueueId, sweep: &SweepRecord) {
-    let priority = limits::PRIORITY_DEFAULT;
+/// What point deletes have not reached: places in the returned lanes, parkings, and all of a queue that is gone. Nothing
+/// live is left in these ranges, and nothing will be written into them.
+fn clear_ranges(txn: &mut Txn<'_>, queue: QueueId, sweep: &SweepRecord) {
     if sweep.deleted {
-        for tag in [b'l', b's', b'r', b'f'] {
+        for tag in *b"lsrfxjzadp" {
             let (from, to) = keys::of_queue(tag, queue);
             txn.overlay.delete_range(from, to);
         }
-    } else {
-        let (from, to) = (keys::returned(queue, priority, 0), keys::returned(queue, priority, sweep.returns_below));
-        txn.overlay.delete_range(from, to);
+        return;
     }
+    for priority in 0..=limits::PRIORITY_MAX {
+        let key = |number| keys::returned(queue, priority, number);
+        txn.overlay.delete_range(key(0), key(sweep.returns_below));
+    }
+    txn.overlay.delete_range(keys::parked(queue, 0), keys::parked(queue, sweep.parks_below));
 }

@@ -13,10 +13,22 @@ pub(crate) enum Cause {
     Enqueued,
     /// A producer put it here, for later.
     EnqueuedLater,
+    /// A producer put it here, behind others of its group.
+    EnqueuedBehind,
     /// It came from another queue.
     MovedIn,
+    /// It came from another queue, behind others of its group.
+    MovedInBehind,
     /// Its time has come.
     Due,
+    /// Its time has come, but others of its group are before it.
+    DueBehind,
+    /// The one before it in its group is gone.
+    Unblocked,
+    /// The same, but it was rescheduled meanwhile.
+    UnblockedLater,
+    /// It was rescheduled.
+    Deferred,
     /// A receiver got it.
     Granted,
     /// Its worker is done.
@@ -29,20 +41,33 @@ pub(crate) enum Cause {
     Returned,
     /// Its lease ended after its queue was purged.
     Purged,
+    /// It was cancelled.
+    Cancelled,
+    /// Its time to live is over.
+    Expired,
+    /// Its attempts are used up, and its queue drops such messages.
+    Dropped,
 }
 
 /// The state after `cause`: `Err` where the table has no such line, `Ok(None)` where the message is gone.
 pub(crate) fn next(from: Option<MessageState>, cause: Cause) -> Result<Option<MessageState>, ()> {
-    use MessageState::{Delayed, Leased, Ready};
+    use MessageState::{Blocked, Delayed, Leased, Ready};
     match (from, cause) {
         (None, Cause::Enqueued | Cause::MovedIn) => Ok(Some(Ready)),
         (None, Cause::EnqueuedLater) => Ok(Some(Delayed)),
+        (None, Cause::EnqueuedBehind | Cause::MovedInBehind) => Ok(Some(Blocked)),
         (Some(Delayed), Cause::Due) => Ok(Some(Ready)),
+        (Some(Delayed), Cause::DueBehind) => Ok(Some(Blocked)),
+        (Some(Blocked), Cause::Unblocked) => Ok(Some(Ready)),
+        (Some(Blocked), Cause::UnblockedLater) => Ok(Some(Delayed)),
+        (Some(Ready), Cause::Deferred) => Ok(Some(Delayed)),
         (Some(Ready), Cause::Granted) => Ok(Some(Leased)),
         (Some(Leased), Cause::BackedOff) => Ok(Some(Delayed)),
         (Some(Leased), Cause::Returned) => Ok(Some(Ready)),
-        (Some(Leased), Cause::Acked | Cause::MovedOut | Cause::Purged) => Ok(None),
-        (None | Some(Delayed | Ready | MessageState::Blocked | Leased), _) => Err(()),
+        (Some(Leased), Cause::Acked | Cause::Purged | Cause::Dropped) => Ok(None),
+        (Some(Delayed | Ready | Blocked), Cause::Cancelled) => Ok(None),
+        (Some(Delayed | Ready | Blocked | Leased), Cause::MovedOut | Cause::Expired) => Ok(None),
+        (None | Some(Delayed | Ready | Blocked | Leased), _) => Err(()),
     }
 }
 
@@ -63,11 +88,13 @@ pub(crate) fn carry(
         }
         None => Err(fault(format!("{cause:?} would take a counter of state {from:?} below 0"))),
     };
-    if let Some(counter) = from.and_then(|state| counter(record, state)) {
+    if let Some(from) = from {
+        let counter = counter(record, from);
         let less = counter.checked_sub(1);
         count(counter, less)?;
     }
-    if let Some(counter) = to.and_then(|state| counter(record, state)) {
+    if let Some(to) = to {
+        let counter = counter(record, to);
         let more = counter.checked_add(1);
         count(counter, more)?;
     }
@@ -84,25 +111,37 @@ pub(crate) fn carry(
         (true, true) | (false, false) => Some(record.leased_bytes),
     };
     count(&mut record.leased_bytes, leased_bytes)?;
+    if from == leased && matches!(cause, Cause::Acked | Cause::MovedOut | Cause::Expired | Cause::Dropped) {
+        record.count_finished();
+    }
     let ever = match cause {
-        Cause::Enqueued | Cause::EnqueuedLater => &mut record.enqueued,
-        Cause::MovedIn => &mut record.moved_in,
+        Cause::Enqueued | Cause::EnqueuedLater | Cause::EnqueuedBehind => &mut record.enqueued,
+        Cause::MovedIn | Cause::MovedInBehind => &mut record.moved_in,
         Cause::Granted => &mut record.received,
         Cause::Acked => &mut record.acked,
         Cause::MovedOut => &mut record.moved_out,
         Cause::Purged => &mut record.purged,
-        Cause::Due | Cause::BackedOff | Cause::Returned => return Ok(()),
+        Cause::Cancelled => &mut record.cancelled,
+        Cause::Expired => &mut record.expired_dropped,
+        Cause::Dropped => &mut record.dropped,
+        Cause::Due
+        | Cause::DueBehind
+        | Cause::Unblocked
+        | Cause::UnblockedLater
+        | Cause::Deferred
+        | Cause::BackedOff
+        | Cause::Returned => return Ok(()),
     };
     *ever = ever.saturating_add(1);
     Ok(())
 }
 
-fn counter(record: &mut QueueRecord, state: MessageState) -> Option<&mut u64> {
+fn counter(record: &mut QueueRecord, state: MessageState) -> &mut u64 {
     match state {
-        MessageState::Ready => Some(&mut record.ready),
-        MessageState::Delayed => Some(&mut record.delayed),
-        MessageState::Leased => Some(&mut record.leased),
-        MessageState::Blocked => None,
+        MessageState::Ready => &mut record.ready,
+        MessageState::Delayed => &mut record.delayed,
+        MessageState::Blocked => &mut record.blocked,
+        MessageState::Leased => &mut record.leased,
     }
 }
 

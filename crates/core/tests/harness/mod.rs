@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 use ticketrail_core::command::{Command, InitCluster, QueueRef};
-use ticketrail_core::query::{Delivery, LeaseInfo, MessageState};
+use ticketrail_core::query::{Delivery, Filter, LeaseInfo, MessageInfo, MessageState, QueueInfo, Stats};
 use ticketrail_core::reply::{Answered, Handle, Received};
 use ticketrail_core::{
     Answer, Effect, Entry, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp, answer, apply,
     invariants, next_due,
 };
 
-use crate::model::{Due, Model, Ready, State};
+use crate::model::{Due, Model, Queue, Ready, State};
 
 /// What one entry came to.
 pub(crate) type Replies = Vec<Result<Reply, Rejection>>;
@@ -121,7 +121,7 @@ impl Machine {
     fn hear_tokens(&mut self, replies: &Replies) -> Result<Vec<Delivery>, String> {
         let mut handles: Vec<Handle> = Vec::new();
         for reply in replies.iter().flatten() {
-            if let Some(Answered::Received(Received { handles: granted })) = &reply.answered {
+            if let Some(Answered::Received(Received { handles: granted, .. })) = &reply.answered {
                 handles.extend(granted);
             }
         }
@@ -152,6 +152,8 @@ impl Machine {
                 receive_count: message.receive_count,
                 failures: message.failures,
                 dead_letter: message.dead_letter.clone(),
+                group: message.group.clone(),
+                priority: message.priority,
             };
             equal("delivery", &expected, delivery)?;
             if let Some(lease) = message.lease_mut() {
@@ -171,13 +173,20 @@ impl Machine {
             let id = queue.id.unwrap_or_default();
             let known = before.queues.iter().find(|known| known.id == queue.id);
             let was_paused = known.is_some_and(|known| known.paused.is_some());
+            let told = |due: u64| effects.iter().any(|effect| matches!(effect, Effect::Due(at) if *at <= due));
             for message in &queue.messages {
                 let was = known.and_then(|known| known.message(message.sequence)).map(|message| &message.state);
+                if let (None, Some(expires_at)) = (was, message.expires_at)
+                    && !told(expires_at)
+                {
+                    return Err(format!("{} expires at {expires_at}, but no timer is told: {effects:?}", message.id));
+                }
                 if was == Some(&message.state) && !was_paused {
                     continue;
                 }
                 match &message.state {
                     State::Ready(_) if queue.paused.is_some() => {}
+                    State::Blocked { .. } => {}
                     State::Ready(_) => {
                         if !effects.iter().any(|effect| matches!(effect, Effect::Wake(woken) if woken.0 == id)) {
                             return Err(format!("{} became ready, but nobody is woken: {effects:?}", message.id));
@@ -196,8 +205,7 @@ impl Machine {
                         }
                     }
                     State::Delayed(Due::At(due)) => {
-                        let told = effects.iter().any(|effect| matches!(effect, Effect::Due(at) if at <= due));
-                        if was != Some(&message.state) && !told {
+                        if was != Some(&message.state) && !told(*due) {
                             return Err(format!("{} is due at {due}, but no timer is told: {effects:?}", message.id));
                         }
                     }
@@ -231,21 +239,60 @@ impl Machine {
                 }
             }
         }
+        for token in &model.tokens {
+            let (high, low) = (token.high, token.low);
+            let Answer::Seen(shown) = self.ask(&Query::TokenSeen { high, low })? else {
+                return Err("expected whether a request was seen".into());
+            };
+            equal("token", &model.token_seen(high, low), &shown)?;
+        }
         for queue in &model.queues {
-            let info = queue.info();
-            equal("queue", &Answer::Queue(Some(info.clone())), &self.ask(&Query::Queue(queue.name.clone()))?)?;
+            let Answer::Queue(Some(shown)) = self.ask(&Query::Queue(queue.name.clone()))? else {
+                return Err(format!("expected the queue {:?}, but there is none", queue.name));
+            };
+            let info = queue.expected_info(model.clock.cluster, &shown.stats);
+            equal("queue", &info, &shown)?;
             equal(
                 "queue",
                 &Answer::Queue(Some(info)),
                 &self.ask(&Query::QueueById(ticketrail_core::QueueId(queue.id.unwrap_or_default())))?,
             )?;
-            conserved(&queue.stats())?;
+            conserved(&shown.stats)?;
             for message in &queue.messages {
                 let expected = Answer::Message(Some(message.info(&queue.name, queue.id.unwrap_or_default())));
                 equal("message", &expected, &self.ask(&Query::Get(message.id))?)?;
             }
+            self.compare_remembered(queue)?;
         }
         self.compare_due()
+    }
+
+    /// Dedup ids and outcomes that a queue holds.
+    fn compare_remembered(&self, queue: &Queue) -> Result<(), String> {
+        let (model, now) = (&self.model, self.model.clock.cluster);
+        for known in &queue.dedup {
+            let (name, dedup_id) = (queue.name.clone(), known.dedup_id.clone());
+            let id = queue.birth(known);
+            let is_over = known.finished && known.until <= now;
+            let seen = Query::DedupIdSeen { queue: name.clone(), dedup_id: dedup_id.clone() };
+            let Answer::Seen(seen) = self.ask(&seen)? else { return Err("expected whether an id was seen".into()) };
+            if !seen && !is_over {
+                return Err(format!("the dedup id {dedup_id:?} of {id} is remembered, but was not seen"));
+            }
+            match self.ask(&Query::GetByDedupId { queue: name, dedup_id })? {
+                Answer::Message(None) if is_over => {}
+                Answer::Message(shown) => equal("message by dedup id", &model.get(id), &shown)?,
+                other => return Err(format!("expected a message by dedup id, but got {other:?}")),
+            }
+        }
+        for outcome in &queue.outcomes {
+            let is_over = outcome.kept_until.0 <= now;
+            match self.ask(&Query::Outcome(outcome.id))? {
+                Answer::Outcome(None) if is_over => {}
+                shown => equal("outcome", &Answer::Outcome(Some(outcome.clone())), &shown)?,
+            }
+        }
+        Ok(())
     }
 
     /// All leases, page by page. Those of a queue that is gone may be listed until they are swept; they are void.
@@ -275,17 +322,18 @@ impl Machine {
         }
     }
 
-    /// Every message of a queue in one state, page by page.
+    /// Every message of a queue in one state that passes a filter, page by page.
     pub(crate) fn peek(
         &self,
         queue: &QueueRef,
         state: MessageState,
+        filter: &Filter,
         limit: usize,
-    ) -> Result<Vec<ticketrail_core::query::MessageInfo>, String> {
+    ) -> Result<Vec<MessageInfo>, String> {
         let mut all = Vec::new();
         let mut after = Bytes::new();
-        loop {
-            let query = Query::Peek { queue: queue.clone(), state, after, limit };
+        for _ in 0..10_000 {
+            let query = Query::Peek { queue: queue.clone(), state, after, limit, filter: filter.clone() };
             let Answer::Messages(Some(page)) = self.ask(&query)? else {
                 return Err(format!("expected a page of {queue:?}"));
             };
@@ -296,39 +344,65 @@ impl Machine {
             if page.next.is_empty() {
                 return Ok(all);
             }
-            if all.len() > 100_000 {
-                return Err("a peek without end".into());
-            }
             after = page.next;
         }
+        Err("a peek without end".into())
+    }
+
+    /// What a peek with this filter must show, by sequence.
+    fn compare_peek(&self, queue: &Queue, filter: &Filter, limit: usize) -> Result<(), String> {
+        for state in [MessageState::Delayed, MessageState::Ready, MessageState::Blocked, MessageState::Leased] {
+            let mut shown = self.peek(&queue.name, state, filter, limit)?;
+            shown.sort_by_key(|message| message.place.sequence);
+            let expected: Vec<_> = queue
+                .messages
+                .iter()
+                .filter(|message| message.look() == state && message.passes(filter))
+                .map(|message| message.info(&queue.name, queue.id.unwrap_or_default()))
+                .collect();
+            equal("peek", &expected, &shown)?;
+        }
+        Ok(())
     }
 
     /// Peeks and listings show exactly what the model holds.
     pub(crate) fn compare_pages(&self, limit: usize) -> Result<(), String> {
+        let now = self.model.clock.cluster;
         for queue in &self.model.queues {
-            for state in [MessageState::Delayed, MessageState::Ready, MessageState::Blocked, MessageState::Leased] {
-                let mut shown = self.peek(&queue.name, state, limit)?;
-                shown.sort_by_key(|message| message.place.sequence);
-                let expected: Vec<_> = queue
-                    .messages
-                    .iter()
-                    .filter(|message| message.look() == state)
-                    .map(|message| message.info(&queue.name, queue.id.unwrap_or_default()))
-                    .collect();
-                equal("peek", &expected, &shown)?;
+            let any = Filter::default();
+            self.compare_peek(queue, &any, limit)?;
+            // One filter after the other, each by what some message of this queue has; and two together.
+            for message in queue.messages.iter().take(3) {
+                let info = message.info(&queue.name, 0);
+                let group = Filter { group: info.group.clone(), ..any.clone() };
+                self.compare_peek(queue, &group, limit)?;
+                let priority = Filter { priority: Some(info.place.priority), ..any.clone() };
+                self.compare_peek(queue, &priority, limit)?;
+                let tags =
+                    Filter { tags: info.content.tags.clone(), r#type: info.content.r#type.clone(), ..any.clone() };
+                self.compare_peek(queue, &tags, limit)?;
+                let until = Filter { enqueued_until: Some(info.enqueued_at), min_failures: 1, ..any.clone() };
+                self.compare_peek(queue, &until, limit)?;
             }
         }
+        let mut namespaces = self.model.namespaces.clone();
+        namespaces.sort_by(|one, other| one.name.cmp(&other.name));
+        let (mut shown, mut after) = (Vec::new(), String::new());
+        loop {
+            let Answer::Namespaces(page) = self.ask(&Query::Namespaces { after, limit })? else {
+                return Err("expected namespaces".into());
+            };
+            let Some(last) = page.last() else { break };
+            after = last.name.clone();
+            shown.extend(page);
+        }
+        equal("namespaces", &namespaces, &shown)?;
         let mut namespaces: Vec<String> = self.model.queues.iter().map(|queue| queue.name.namespace.clone()).collect();
         namespaces.sort();
         namespaces.dedup();
         for namespace in namespaces {
-            let mut expected: Vec<_> = self
-                .model
-                .queues
-                .iter()
-                .filter(|queue| queue.name.namespace == namespace)
-                .map(|queue| queue.info())
-                .collect();
+            let mut expected: Vec<&Queue> =
+                self.model.queues.iter().filter(|queue| queue.name.namespace == namespace).collect();
             expected.sort_by(|one, other| one.name.cmp(&other.name));
             let mut shown = Vec::new();
             let mut after = String::new();
@@ -339,10 +413,10 @@ impl Machine {
                 after = last.name.name.clone();
                 shown.extend(page);
             }
-            equal("listing", &expected, &shown)?;
+            equal("listing", &described(&expected, &shown, now), &shown)?;
         }
-        let mut expected: Vec<_> = self.model.queues.iter().map(|queue| queue.info()).collect();
-        expected.sort_by_key(|info| info.id);
+        let mut expected: Vec<&Queue> = self.model.queues.iter().collect();
+        expected.sort_by_key(|queue| queue.id);
         let (mut shown, mut after) = (Vec::new(), None);
         loop {
             let Answer::Queues(page) = self.ask(&Query::AllQueues { after, limit })? else {
@@ -352,7 +426,7 @@ impl Machine {
             after = Some(last.id);
             shown.extend(page);
         }
-        equal("listing of all namespaces", &expected, &shown)?;
+        equal("listing of all namespaces", &described(&expected, &shown, now), &shown)?;
         Ok(())
     }
 
@@ -368,13 +442,20 @@ impl Machine {
     }
 }
 
+/// What a listing must say of each queue.
+fn described(queues: &[&Queue], shown: &[QueueInfo], now: u64) -> Vec<QueueInfo> {
+    let none = Stats::default();
+    let shown = shown.iter().map(|info| &info.stats).chain(std::iter::repeat(&none));
+    queues.iter().zip(shown).map(|(queue, stats)| queue.expected_info(now, stats)).collect()
+}
+
 /// The first command of a cluster.
 pub(crate) fn init(seed: u8) -> Request {
     Request::anonymous(Command::InitCluster(InitCluster { secret: vec![seed; 32].into() }))
 }
 
 /// enqueued + moved_in = ready + delayed + blocked + leased + acked + moved_out + expired_dropped + cancelled + purged + dropped
-pub(crate) fn conserved(stats: &ticketrail_core::query::Stats) -> Result<(), String> {
+pub(crate) fn conserved(stats: &Stats) -> Result<(), String> {
     let came = stats.enqueued + stats.moved_in;
     let here = stats.ready + stats.delayed + stats.blocked + stats.leased;
     let went = stats.acked + stats.moved_out + stats.expired_dropped + stats.cancelled + stats.purged + stats.dropped;

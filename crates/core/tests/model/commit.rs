@@ -3,11 +3,18 @@
 use ticketrail_core::LeaseToken;
 use ticketrail_core::command::Commit;
 use ticketrail_core::reply::{
-    Answered, Committed, Empty, EnqueueOutcome, EnqueueResult, Part, PartRefused, Rejection, RejectionRecord,
-    SettleOutcome,
+    Answered, CancelOutcome, CancelResult, Committed, Empty, EnqueueOutcome, EnqueueResult, Part, PartRefused,
+    Rejection, RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome,
 };
 
-use super::{Answer, Model, invalid, refused};
+use super::{ANY_FIELD, Answer, Model, invalid, refused};
+
+/// In which namespace a cancel or a reschedule did something.
+#[derive(Default)]
+struct Touched {
+    cancelled: Vec<Option<String>>,
+    rescheduled: Vec<Option<String>>,
+}
 
 impl Model {
     pub(super) fn commit(&mut self, commit: &Commit, heard: Option<&Answered>) -> Result<Answer, String> {
@@ -21,11 +28,17 @@ impl Model {
         if commit.settle.len() > 1_000 {
             return Ok(Err(invalid("settle")));
         }
+        if commit.cancel.len() > 1_000 {
+            return Ok(Err(invalid("cancel")));
+        }
+        if commit.reschedule.len() > 1_000 {
+            return Ok(Err(invalid("reschedule")));
+        }
         // Tried on a copy, which is thrown away where an atomic commit falls.
         let mut tried = self.clone();
-        let mut committed = tried.parts(commit, heard)?;
+        let (mut committed, touched) = tried.parts(commit, heard)?;
         if commit.atomic {
-            tried.refuse_strangers(commit, &mut committed);
+            tried.refuse_strangers(commit, &mut committed, &touched);
         }
         if commit.atomic
             && let Some((part, why)) = first_refused(&committed)
@@ -37,9 +50,9 @@ impl Model {
     }
 
     /// All parts that are done must be in the namespace of the first of them.
-    fn refuse_strangers(&self, commit: &Commit, committed: &mut Committed) {
-        let mut first: Option<&str> = None;
-        let mut is_stranger = |namespace| *first.get_or_insert(namespace) != namespace;
+    fn refuse_strangers(&self, commit: &Commit, committed: &mut Committed, touched: &Touched) {
+        let mut first: Option<String> = None;
+        let mut is_stranger = |namespace: &str| first.get_or_insert_with(|| namespace.to_owned()) != namespace;
         for (settle, result) in commit.settle.iter().zip(&mut committed.settled) {
             if matches!(result.outcome, Some(SettleOutcome::Rejected(_)) | None) {
                 continue;
@@ -48,6 +61,16 @@ impl Model {
             let queue = self.queues.iter().find(|queue| queue.id == Some(token.queue.0));
             if queue.is_some_and(|queue| is_stranger(queue.name.namespace.as_str())) {
                 result.outcome = Some(SettleOutcome::Rejected(refused(invalid("lease_token"))));
+            }
+        }
+        for (namespace, result) in touched.cancelled.iter().zip(&mut committed.cancelled) {
+            if namespace.as_deref().is_some_and(&mut is_stranger) {
+                result.outcome = Some(CancelOutcome::Rejected(refused(invalid(ANY_FIELD))));
+            }
+        }
+        for (namespace, result) in touched.rescheduled.iter().zip(&mut committed.rescheduled) {
+            if namespace.as_deref().is_some_and(&mut is_stranger) {
+                result.outcome = Some(RescheduleOutcome::Rejected(refused(invalid(ANY_FIELD))));
             }
         }
         for (enqueue, result) in commit.enqueue.iter().zip(&mut committed.enqueued) {
@@ -60,7 +83,7 @@ impl Model {
         }
     }
 
-    fn parts(&mut self, commit: &Commit, heard: Option<&Committed>) -> Result<Committed, String> {
+    fn parts(&mut self, commit: &Commit, heard: Option<&Committed>) -> Result<(Committed, Touched), String> {
         // Of an atomic commit that falls nothing is heard. What jitter would have been does not matter then.
         let unheard = SettleOutcome::Readied(Empty {});
         let mut settled = Vec::new();
@@ -71,7 +94,18 @@ impl Model {
             };
             settled.push(self.settle(settle, heard)?);
         }
-        let mut enqueued = Vec::new();
+        let mut touched = Touched::default();
+        let mut committed = Committed { settled, ..Committed::default() };
+        for target in &commit.cancel {
+            let (outcome, namespace) = self.cancel(target);
+            committed.cancelled.push(CancelResult { outcome: Some(outcome) });
+            touched.cancelled.push(namespace);
+        }
+        for reschedule in &commit.reschedule {
+            let (outcome, namespace) = self.reschedule(reschedule);
+            committed.rescheduled.push(RescheduleResult { outcome: Some(outcome) });
+            touched.rescheduled.push(namespace);
+        }
         for (part, enqueue) in commit.enqueue.iter().enumerate() {
             let heard = heard.and_then(|heard| heard.enqueued.get(part)).and_then(|result| result.outcome.as_ref());
             let heard = match heard {
@@ -89,17 +123,27 @@ impl Model {
                 }
                 Err(rejection) => EnqueueOutcome::Rejected(refused(rejection)),
             };
-            enqueued.push(EnqueueResult { outcome: Some(outcome) });
+            committed.enqueued.push(EnqueueResult { outcome: Some(outcome) });
         }
-        Ok(Committed { enqueued, settled })
+        Ok((committed, touched))
     }
 }
 
-/// Settlements come before enqueues.
+/// Settlements come first, then cancels, reschedules and enqueues.
 fn first_refused(committed: &Committed) -> Option<(Part, RejectionRecord)> {
     for (number, result) in committed.settled.iter().enumerate() {
         if let Some(SettleOutcome::Rejected(why)) = &result.outcome {
             return Some((Part::Settle(number as u32), why.clone()));
+        }
+    }
+    for (number, result) in committed.cancelled.iter().enumerate() {
+        if let Some(CancelOutcome::Rejected(why)) = &result.outcome {
+            return Some((Part::Cancel(number as u32), why.clone()));
+        }
+    }
+    for (number, result) in committed.rescheduled.iter().enumerate() {
+        if let Some(RescheduleOutcome::Rejected(why)) = &result.outcome {
+            return Some((Part::Reschedule(number as u32), why.clone()));
         }
     }
     for (number, result) in committed.enqueued.iter().enumerate() {

@@ -9,6 +9,9 @@ use super::{Answer, Model, invalid, took_effect};
 
 const IDLE_MS: u64 = 600_000;
 const OUTCOMES: usize = 1_024;
+const BUCKET_MS: u64 = 300_000;
+/// A token's outcome is found in the bucket of its time and in so many after it.
+const BUCKETS_AFTER: u64 = 2;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
@@ -27,7 +30,57 @@ pub(crate) struct Stored {
     reply: Reply,
 }
 
+/// The outcome of a request that has 16 bytes in place of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+    /// When it was applied, in buckets of the lease clock.
+    bucket: u64,
+    command: Command,
+    reply: Reply,
+}
+
 impl Model {
+    /// The outcome of a request without a session, while it can be found.
+    fn token(&self, high: u64, low: u64) -> Option<&Token> {
+        let bucket = self.clock.lease / BUCKET_MS;
+        let mut tokens = self.tokens.iter().filter(|token| bucket - token.bucket <= BUCKETS_AFTER);
+        tokens.find(|token| (token.high, token.low) == (high, low))
+    }
+
+    pub(crate) fn token_seen(&self, high: u64, low: u64) -> bool {
+        self.token(high, low).is_some()
+    }
+
+    fn by_token(
+        &mut self,
+        id: RequestId,
+        ordinal: u32,
+        command: &Command,
+        heard: Option<&Answered>,
+    ) -> Result<Result<Reply, Rejection>, String> {
+        let (high, low) = (id.token_high, id.token_low);
+        if let Some(token) = self.token(high, low) {
+            if token.command != *command {
+                return Ok(Err(Rejection::RequestIdReused(Default::default())));
+            }
+            let replay = Reply { replayed: true, ..token.reply.clone() };
+            return Ok(Ok(self.still_leased(replay)));
+        }
+        let answered = match self.command(command, heard)? {
+            Ok(answered) => answered,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let reply = self.reply(ordinal, answered);
+        if reply.answered.as_ref().is_some_and(took_effect) {
+            let bucket = self.clock.lease / BUCKET_MS;
+            let (command, reply) = (command.clone(), reply.clone());
+            self.tokens.push(Token { high, low, bucket, command, reply });
+        }
+        Ok(Ok(reply))
+    }
+
     pub(super) fn open_session(&mut self, renew: u64, heard: Option<&Answered>) -> Result<Answer, String> {
         let now = self.clock.lease;
         if renew != 0 {
@@ -60,6 +113,9 @@ impl Model {
         command: &Command,
         heard: Option<&Answered>,
     ) -> Result<Result<Reply, Rejection>, String> {
+        if id.session == 0 && id.seq == 0 {
+            return self.by_token(id, ordinal, command, heard);
+        }
         let now = self.clock.lease;
         let Some(session) = self.session(id.session) else {
             return Ok(Err(Rejection::SessionExpired(Default::default())));
@@ -123,7 +179,9 @@ impl Model {
 
     /// A repeated receive gives back the handles whose lease is still live, with its deadline as it is now.
     fn still_leased(&self, mut reply: Reply) -> Reply {
-        if let Some(Answered::Received(Received { handles })) = &mut reply.answered {
+        if let Some(Answered::Received(Received { handles, taken })) = &mut reply.answered {
+            // Messages that were acked as they were received are not kept for a repeat.
+            taken.clear();
             handles.retain_mut(|handle| match self.live_until(handle) {
                 Some(deadline) => {
                     handle.deadline_ms = deadline;

@@ -1,13 +1,14 @@
 //! How leases end: settled by their token, or run out.
 
-use ticketrail_core::command::{Expire, Failure, QueueSettings, Settle, Verdict};
-use ticketrail_core::query::{DeadLetter, DeadReason, FailureClass, FailureInfo};
+use ticketrail_core::command::{Expire, Failure, Settle, Verdict};
+use ticketrail_core::query::{DeadReason, FailureClass, FailureInfo};
 use ticketrail_core::reply::{
     DeadLettered, DelayedUntil, Empty, Extended, LeaseLost, Rejection, SettleOutcome, SettleResult,
 };
-use ticketrail_core::{LeaseToken, QueueName, Space, Timestamp};
+use ticketrail_core::{LeaseToken, Timestamp};
 
-use super::queue::{Due, Message, Queue, Ready, State, defaults};
+use super::line::Leaving;
+use super::queue::{Due, Message, Queue};
 use super::{Model, invalid, refused};
 
 const LEASE_MAX_MS: u64 = 12 * 3_600_000;
@@ -30,6 +31,10 @@ enum Then {
     Ready,
     /// Its queue was purged meanwhile.
     Purged,
+    /// Its time to live is over.
+    Expired,
+    /// Its attempts are used up, and nobody wants it.
+    Dropped,
 }
 
 impl Model {
@@ -68,17 +73,12 @@ impl Model {
             .lease()
             .is_some_and(|lease| lease.token.as_ref() == Some(&settle.token) && lease_now < lease.deadline);
         if !live {
-            // Of a message that never left the fresh lane nobody can have had a token: nothing is said of it.
-            let untouched = message.state == State::Ready(Ready { returned: None, since: message.enqueued_at })
-                && message.dead_letter.is_none();
-            let receive_count = (!untouched).then_some(receive_count);
-            return Ok(Err(Rejection::LeaseLost(LeaseLost { receive_count })));
+            return Ok(Err(Rejection::LeaseLost(LeaseLost { receive_count: Some(receive_count) })));
         }
         let sequence = token.sequence;
         Ok(Ok(match verdict {
-            Verdict::Ack(_) => {
-                queue.remove(sequence);
-                queue.counters.acked += 1;
+            Verdict::Ack(ack) => {
+                self.ack(index, sequence, ack.output.clone());
                 SettleOutcome::Acked(Empty {})
             }
             Verdict::Release(_) => {
@@ -121,6 +121,8 @@ impl Model {
         Ok(match then {
             Then::Ready => SettleOutcome::Readied(Empty {}),
             Then::Purged => SettleOutcome::Purged(Empty {}),
+            Then::Expired => SettleOutcome::Expired(Empty {}),
+            Then::Dropped => SettleOutcome::Dropped(Empty {}),
             Then::Delayed(Due::At(due_ms)) => SettleOutcome::Delayed(DelayedUntil { due_ms }),
             Then::Delayed(Due::Between { low, high, .. }) => {
                 return Err(format!("expected a delay until {low} to {high}, but the machine answers {heard:?}"));
@@ -163,7 +165,6 @@ impl Model {
         let now = self.clock.cluster;
         let queue = &mut self.queues[index];
         let settings = queue.settings.clone();
-        let may_move = QueueName::parse(queue.dead_letter_name().name).is_ok();
         let Some(message) = queue.message_mut(sequence) else { return Then::Purged };
         if message.lease().is_some_and(|lease| lease.purged) {
             return self.end(index, sequence, Then::Purged);
@@ -187,86 +188,97 @@ impl Model {
             message.history.remove(0);
         }
         message.expiries = if attempt.class == FailureClass::LeaseExpired { message.expiries + 1 } else { 0 };
-        let max_attempts = settings.max_attempts.unwrap_or(0);
+        let own = message.retry.unwrap_or_default();
+        let max_attempts = own.max_attempts.or(settings.max_attempts).unwrap_or(0);
+        let base = own.backoff_base_ms.or(settings.backoff_base_ms).unwrap_or(0);
+        let cap = own.backoff_cap_ms.or(settings.backoff_cap_ms).unwrap_or(0);
         let used_up = max_attempts > 0 && message.failures >= max_attempts;
-        let stays = message.dead_letter.is_some() || !may_move;
+        let (failures, first_expiry) = (message.failures, message.expiries == 1);
+        let has_expired = message.has_expired(now);
+        queue.counters.failed += 1;
         let reason = match attempt.class {
             FailureClass::Permanent => Some(DeadReason::Rejected),
             FailureClass::Transient | FailureClass::LeaseExpired => used_up.then_some(DeadReason::Attempts),
         };
-        let first_expiry = message.expiries == 1;
+        if reason == Some(DeadReason::Attempts) && settings.on_exhausted == Some(1) {
+            return self.end(index, sequence, Then::Dropped);
+        }
+        let may_move = self.grave(index, sequence).is_some();
         let then = match reason {
-            Some(reason) if !stays => return self.move_dead(index, sequence, reason),
+            Some(reason) if may_move => return self.die(index, sequence, reason),
+            Some(_) | None if has_expired => Then::Expired,
             // It stays, backed off at the cap, whatever the worker asks for.
-            Some(_) => Then::Delayed(Due::At(now + settings.backoff_cap_ms.unwrap_or(0))),
+            Some(_) => Then::Delayed(Due::At(now + cap)),
             None if first_expiry => Then::Ready,
             None => match (attempt.delay_ms, heard) {
                 (Some(0), _) => Then::Ready,
                 (Some(delay), _) => Then::Delayed(Due::At(now + delay)),
-                (None, heard) => jittered(now, ceiling(&settings, message.failures), heard, &mut self.returns),
+                (None, heard) => jittered(now, ceiling(base, cap, failures), heard, &mut self.returns),
             },
         };
-        queue.counters.failed += 1;
         self.end(index, sequence, then)
     }
 
-    /// The lease is over; the message goes where it belongs, or away where its queue was purged meanwhile.
+    /// The lease is over; the message goes where it belongs, or away where its queue was purged meanwhile, or its time to
+    /// live is over.
     fn end(&mut self, index: usize, sequence: u64, then: Then) -> Then {
         let now = self.clock.cluster;
         let queue = &mut self.queues[index];
-        let Some(message) = queue.message_mut(sequence) else { return Then::Purged };
+        let Some(message) = queue.message(sequence) else { return Then::Purged };
+        let group = message.group.clone();
         if message.lease().is_some_and(|lease| lease.purged) {
-            queue.remove(sequence);
-            queue.counters.purged += 1;
+            self.leave(index, sequence, Leaving::Purged);
+            self.promote(index, &group);
             return Then::Purged;
         }
+        if matches!(then, Then::Dropped) {
+            queue.drain.finish(now);
+            self.leave(index, sequence, Leaving::Dropped);
+            self.promote(index, &group);
+            return then;
+        }
+        if message.has_expired(now) {
+            queue.drain.finish(now);
+            self.end_expired(index, sequence);
+            return Then::Expired;
+        }
         match then {
-            Then::Delayed(due) => message.state = State::Delayed(due),
-            Then::Ready => {
-                self.returns += 1;
-                message.state = State::Ready(Ready { returned: Some(self.returns), since: now });
-            }
-            Then::Moved(..) | Then::Purged => {}
+            Then::Delayed(due) => self.delay(index, sequence, due),
+            Then::Ready => self.ready(index, sequence),
+            Then::Moved(..) | Then::Purged | Then::Expired | Then::Dropped => {}
         }
         then
     }
 
-    /// The message leaves for the dead-letter queue, which is made where there is none, whatever its bounds.
-    fn move_dead(&mut self, index: usize, sequence: u64, reason: DeadReason) -> Then {
+    /// The message dies at the end of its lease, and its queue says what that does to its line.
+    fn die(&mut self, index: usize, sequence: u64, reason: DeadReason) -> Then {
         let now = self.clock.cluster;
-        let source = self.queues[index].name.clone();
-        self.queues[index].counters.failed += 1;
-        let name = self.queues[index].dead_letter_name();
-        let Some(old) = self.queues[index].remove(sequence) else { return Then::Purged };
-        self.queues[index].counters.moved_out += 1;
-        let target = match self.queue(&name) {
-            Some(target) => target,
-            None => self.found(name, defaults()),
-        };
-        let queue: &mut Queue = &mut self.queues[target];
-        let sequence = queue.next_sequence;
-        queue.next_sequence += 1;
-        let mut message = Message::new(old.id, Space::Fresh, sequence, old.content, now);
-        message.history = old.history;
-        message.dead_letter = Some(DeadLetter {
-            source,
-            reason,
-            at: Timestamp(now),
-            receive_count: old.receive_count,
-            failures: old.failures,
-        });
-        queue.counters.moved_in += 1;
-        queue.counters.over_bound += u64::from(queue.bound_passed(message.size()).is_some());
-        queue.messages.push(message);
-        Then::Moved(target, sequence)
+        let queue: &mut Queue = &mut self.queues[index];
+        queue.drain.finish(now);
+        let (number, policy) = (queue.number, queue.settings.on_group_failure);
+        let group = queue.message(sequence).map(|message| message.group.clone()).unwrap_or_default();
+        let Some((target, moved)) = self.bury(index, sequence, reason) else { return Then::Purged };
+        if !group.is_empty() && policy == Some(1) {
+            self.queues[index].blocked_groups.push(group.clone());
+            if let Some(dead) = self.queues[target].message_mut(moved) {
+                dead.holds_up = Some((number, group.clone()));
+            }
+        }
+        if !group.is_empty() && policy == Some(2) {
+            let queue: &mut Queue = &mut self.queues[index];
+            let followers = queue.messages.iter().filter(|message| message.line > 0 && message.group == group);
+            if let Some(last) = followers.map(|message| message.line).max() {
+                queue.doomed_groups.push((group.clone(), last));
+            }
+        }
+        self.promote(index, &group);
+        Then::Moved(target, moved)
     }
 }
 
 /// min(cap, base * 2^n), n being the failures counted.
-fn ceiling(settings: &QueueSettings, failures: u32) -> u64 {
-    let base = u128::from(settings.backoff_base_ms.unwrap_or(0));
-    let cap = u128::from(settings.backoff_cap_ms.unwrap_or(0));
-    (base << failures.min(60)).min(cap) as u64
+fn ceiling(base: u64, cap: u64, failures: u32) -> u64 {
+    (u128::from(base) << failures.min(60)).min(u128::from(cap)) as u64
 }
 
 /// Between nothing and the ceiling, as heard; nothing means ready at once.
@@ -291,6 +303,7 @@ fn check(verdict: &Verdict) -> Result<(), Rejection> {
         (_, _) => Ok(()),
     };
     match verdict {
+        Verdict::Ack(ack) if ack.output.len() > 64 << 10 => Err(invalid("output")),
         Verdict::Ack(_) | Verdict::Release(_) => Ok(()),
         Verdict::Retry(retry) => {
             if retry.delay_ms.is_some_and(|delay| delay > 366 * 24 * 3_600_000) {

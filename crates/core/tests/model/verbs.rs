@@ -1,13 +1,14 @@
-//! What is done to queues: make, change, delete, purge, pause, close; enqueue and receive.
+//! What is done to queues and namespaces: make, change, delete, purge, pause, close.
 
 use ticketrail_core::command::{
-    CloseQueue, Commit, CreateQueue, DeleteQueue, Enqueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive,
-    UpdateQueue,
+    CloseQueue, CreateQueue, DeleteNamespace, DeleteQueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings,
+    SetNamespace, ShedRule, UpdateQueue,
 };
-use ticketrail_core::reply::{Answered, Enqueued, Handle, PlaceRecord, QueueChanged, Received, Rejection, Removed};
-use ticketrail_core::{GroupId, MessageId, Namespace, Place, QueueId, QueueName, Space};
+use ticketrail_core::query::NamespaceInfo;
+use ticketrail_core::reply::{Answered, Empty, QueueChanged, QueueNamed, Rejection, Removed};
+use ticketrail_core::{Namespace, QueueName};
 
-use super::queue::{Due, Lease, Message, PRIORITY, Queue, State, defaults, named};
+use super::queue::{Message, Queue, Remembered, defaults, merged, named};
 use super::{Answer, Model, invalid};
 
 const SECOND: u64 = 1_000;
@@ -36,7 +37,8 @@ impl Model {
             Err(other) => return Ok(Err(other)),
         }
         let name = create.queue.clone().unwrap_or_default();
-        let settings = merged(&defaults(), &create.settings.clone().unwrap_or_default());
+        let given = create.settings.clone().unwrap_or_default();
+        let settings = merged(&self.defaults_of(&name.namespace), &given);
         if let Err(rejection) = check(&name, &settings) {
             return Ok(Err(rejection));
         }
@@ -49,7 +51,8 @@ impl Model {
 
     /// A new queue; the machine names its id.
     pub(super) fn found(&mut self, name: QueueRef, settings: QueueSettings) -> usize {
-        self.queues.push(Queue::new(name, settings, self.clock.cluster));
+        self.founded += 1;
+        self.queues.push(Queue::new(self.founded, name, settings, self.clock.cluster));
         self.queues.len() - 1
     }
 
@@ -64,6 +67,8 @@ impl Model {
     pub(super) fn delete(&mut self, delete: &DeleteQueue) -> Answer {
         let index = self.wanted(&delete.queue)?;
         let gone = self.queues.remove(index);
+        // Ticks sweep it; a line elsewhere that waits for one of its dead letters goes on then.
+        self.freed.extend(gone.messages.iter().filter_map(|message| message.holds_up.clone()));
         Ok(Answered::QueueDeleted(Removed { count: gone.depth() }))
     }
 
@@ -72,7 +77,12 @@ impl Model {
         let index = self.wanted(&purge.queue)?;
         let queue = &mut self.queues[index];
         let before = queue.depth();
-        queue.messages.retain(|message| message.lease().is_some());
+        let (left, taken) = queue.messages.drain(..).partition(|message| message.lease().is_some());
+        queue.messages = left;
+        self.freed.extend(taken.iter().filter_map(|message: &Message| message.holds_up.clone()));
+        let is_free = |known: &Remembered| !known.finished && taken.iter().any(|gone| gone.sequence == known.sequence);
+        queue.stale.extend(queue.dedup.iter().filter(|known| is_free(known)).map(|known| known.dedup_id.clone()));
+        queue.dedup.retain(|known| !is_free(known));
         let count = before - queue.depth();
         queue.counters.purged += count;
         for message in &mut queue.messages {
@@ -106,175 +116,49 @@ impl Model {
         Ok(self.changed(index))
     }
 
-    pub(super) fn enqueue(&mut self, commit: &Commit, enqueue: &Enqueue) -> Result<(usize, Enqueued), Rejection> {
-        let content = enqueue.message.clone().ok_or_else(|| invalid("message"))?;
-        if content.body.len() > 4 << 20 {
-            return Err(invalid("body"));
-        }
-        for (field, text) in [
-            ("content_type", &content.content_type),
-            ("type", &content.r#type),
-            ("correlation_id", &content.correlation_id),
-            ("reply_to", &content.reply_to),
-        ] {
-            if text.len() > 256 {
-                return Err(invalid(field));
-            }
-        }
-        if content.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > 16 << 10 {
-            return Err(invalid("headers"));
-        }
-        if content.tags.len() > 64 || content.tags.iter().any(|(tag, value)| tag.len() > 256 || value.len() > 256) {
-            return Err(invalid("tags"));
-        }
-        let now = self.clock.cluster;
-        let available_at = (now + enqueue.delay_ms).max(enqueue.deliver_at_ms);
-        if enqueue.delay_ms > 366 * DAY {
-            return Err(invalid("delay"));
-        }
-        if available_at > now + 366 * DAY {
-            return Err(invalid("deliver_at"));
-        }
-        let name = commit.queues.get(enqueue.queue as usize).ok_or_else(|| invalid("queue"))?;
-        name_is_legal(name)?;
-        let index = match self.queue(name) {
-            Some(index) => index,
-            None if commit.auto_create => {
-                check(name, &defaults())?;
-                self.found(name.clone(), defaults())
-            }
-            None => return Err(Rejection::QueueNotFound(named(name))),
-        };
-        let queue = &mut self.queues[index];
-        if queue.closed {
-            return Err(Rejection::QueueClosed(queue.named()));
-        }
-        let space = if available_at > now { Space::Held } else { Space::Fresh };
-        let sequence = queue.next_sequence;
-        let place = Place { queue: QueueId(0), space, priority: PRIORITY, sequence };
-        let id = MessageId { group: GroupId::QUEUES, origin: place };
-        let mut message = Message::new(id, space, sequence, content, now);
-        if available_at > now {
-            message.state = State::Delayed(Due::At(available_at));
-        }
-        if let Some(full) = queue.bound_passed(message.size()) {
-            return Err(Rejection::Full(full));
-        }
-        queue.next_sequence += 1;
-        queue.counters.enqueued += 1;
-        queue.messages.push(message);
-        Ok((index, Enqueued { place: PlaceRecord::from(place), available_at_ms: available_at }))
+    /// What queues of a namespace get that are made now.
+    pub(super) fn defaults_of(&self, namespace: &str) -> QueueSettings {
+        let own = self.namespaces.iter().find(|known| known.name == namespace);
+        merged(&defaults(), &own.map(|own| own.defaults.clone()).unwrap_or_default())
     }
 
-    /// Its id names its place, queue id included.
-    pub(super) fn name_message(&mut self, index: usize, place: PlaceRecord) {
-        let queue = &mut self.queues[index];
-        let id = queue.id.unwrap_or_default();
-        if let Some(message) = queue.message_mut(place.sequence) {
-            message.id.origin.queue = QueueId(id);
+    pub(super) fn set_namespace(&mut self, set: &SetNamespace) -> Answer {
+        if Namespace::parse(set.namespace.clone()).is_err() {
+            return Err(invalid("namespace"));
         }
+        let own = set.defaults.clone().unwrap_or_default();
+        limits_are_kept(&merged(&defaults(), &own))?;
+        let named = own.dead_letter_queue.clone().unwrap_or_default();
+        if !named.is_empty() && QueueName::parse(named).is_err() {
+            return Err(invalid("dead_letter_queue"));
+        }
+        self.namespaces.retain(|known| known.name != set.namespace);
+        self.namespaces.push(NamespaceInfo {
+            name: set.namespace.clone(),
+            defaults: own,
+            auto_create: set.auto_create.unwrap_or(true),
+        });
+        Ok(Answered::NamespaceChanged(Empty {}))
     }
 
-    pub(super) fn receive(&mut self, receive: &Receive, heard: Option<&Answered>) -> Result<Answer, String> {
-        if let [name] = receive.queues.as_slice() {
-            self.hear_queue(&Some(name.clone()), heard)?;
+    pub(super) fn delete_namespace(&mut self, delete: &DeleteNamespace) -> Answer {
+        if Namespace::parse(delete.namespace.clone()).is_err() {
+            return Err(invalid("namespace"));
         }
-        Ok(self.deliver(receive))
-    }
-
-    fn deliver(&mut self, receive: &Receive) -> Answer {
-        if receive.max == 0 || receive.max > 1_000 {
-            return Err(invalid("max"));
+        let before = self.namespaces.len();
+        self.namespaces.retain(|known| known.name != delete.namespace);
+        if self.namespaces.len() == before {
+            let name = QueueNamed { namespace: delete.namespace.clone(), name: String::new() };
+            return Err(Rejection::NamespaceNotFound(name));
         }
-        let [name] = receive.queues.as_slice() else {
-            return Err(invalid("queue"));
-        };
-        if receive.lease_ms != 0 && !(SECOND..=12 * HOUR).contains(&receive.lease_ms) {
-            return Err(invalid("lease"));
-        }
-        if receive.worker.len() > 256 {
-            return Err(invalid("worker"));
-        }
-        name_is_legal(name)?;
-        let mut handles = Vec::new();
-        let index = self.queue(name).ok_or_else(|| Rejection::QueueNotFound(named(name)))?;
-        let (now, lease_now, granted_index) = (self.clock.cluster, self.clock.lease, self.clock.index);
-        let queue = &mut self.queues[index];
-        if queue.paused.is_some() {
-            return Ok(Answered::Received(Received { handles }));
-        }
-        let lease_ms = if receive.lease_ms == 0 { queue.settings.lease_ms.unwrap_or(0) } else { receive.lease_ms };
-        let max_bytes = if receive.max_bytes == 0 { 4 << 20 } else { receive.max_bytes };
-        let deadline = lease_now + lease_ms;
-        let mut bytes = 0;
-        while handles.len() < receive.max as usize {
-            let Some((sequence, contested)) = queue.next_delivery() else { break };
-            let size = queue.message(sequence).map_or(0, Message::size);
-            if !handles.is_empty() && bytes + size > max_bytes {
-                break;
-            }
-            bytes += size;
-            queue.contested += u64::from(contested);
-            let id = queue.id.unwrap_or_default();
-            let Some(message) = queue.message_mut(sequence) else { break };
-            message.receive_count += 1;
-            message.state = State::Leased(Lease {
-                granted_index,
-                granted_at: now,
-                granted_lease: lease_now,
-                deadline,
-                worker: receive.worker.clone(),
-                token: None,
-                purged: false,
-            });
-            handles.push(Handle {
-                place: message.place(id).into(),
-                receive_count: message.receive_count,
-                failures: message.failures,
-                granted_index,
-                deadline_ms: deadline,
-            });
-            let again = message.receive_count > 1;
-            queue.counters.received += 1;
-            queue.counters.redelivered += u64::from(again);
-        }
-        Ok(Answered::Received(Received { handles }))
-    }
-}
-
-/// What `change` says, and where it says nothing, as it was.
-fn merged(was: &QueueSettings, change: &QueueSettings) -> QueueSettings {
-    QueueSettings {
-        max_depth: change.max_depth.or(was.max_depth),
-        max_bytes: change.max_bytes.or(was.max_bytes),
-        lease_ms: change.lease_ms.or(was.lease_ms),
-        max_attempts: change.max_attempts.or(was.max_attempts),
-        failure_window_ms: change.failure_window_ms.or(was.failure_window_ms),
-        backoff_base_ms: change.backoff_base_ms.or(was.backoff_base_ms),
-        backoff_cap_ms: change.backoff_cap_ms.or(was.backoff_cap_ms),
-        dead_letter_queue: change.dead_letter_queue.clone().or_else(|| was.dead_letter_queue.clone()),
+        Ok(Answered::NamespaceChanged(Empty {}))
     }
 }
 
 /// Every setting within its limits, and a dead-letter queue whose name fits and is another.
-fn check(name: &QueueRef, settings: &QueueSettings) -> Result<(), Rejection> {
-    let within = |value: Option<u64>, low, high| value.is_some_and(|value| (low..=high).contains(&value));
-    if !within(settings.lease_ms, SECOND, 12 * HOUR) {
-        return Err(invalid("lease_ms"));
-    }
-    if settings.max_attempts.is_some_and(|attempts| attempts > 100) {
-        return Err(invalid("max_attempts"));
-    }
-    if !within(settings.failure_window_ms, SECOND, 366 * DAY) {
-        return Err(invalid("failure_window_ms"));
-    }
-    if !within(settings.backoff_base_ms, 1, DAY) {
-        return Err(invalid("backoff_base_ms"));
-    }
-    if !within(settings.backoff_cap_ms, settings.backoff_base_ms.unwrap_or(1), DAY) {
-        return Err(invalid("backoff_cap_ms"));
-    }
-    let target = Queue::new(name.clone(), settings.clone(), 0).dead_letter_name();
+pub(super) fn check(name: &QueueRef, settings: &QueueSettings) -> Result<(), Rejection> {
+    limits_are_kept(settings)?;
+    let target = Queue::new(0, name.clone(), settings.clone(), 0).dead_letter_name();
     if QueueName::parse(target.name.clone()).is_err() || target == *name {
         let is_derived = settings.dead_letter_queue.as_ref().is_none_or(String::is_empty);
         return Err(invalid(if is_derived { "queue" } else { "dead_letter_queue" }));
@@ -282,7 +166,56 @@ fn check(name: &QueueRef, settings: &QueueSettings) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn name_is_legal(queue: &QueueRef) -> Result<(), Rejection> {
+fn limits_are_kept(settings: &QueueSettings) -> Result<(), Rejection> {
+    let within = |value: Option<u64>, low, high| value.is_some_and(|value| (low..=high).contains(&value));
+    let base = settings.backoff_base_ms.unwrap_or(1);
+    for (field, value, low, high) in [
+        ("lease_ms", settings.lease_ms, SECOND, 12 * HOUR),
+        ("max_attempts", settings.max_attempts.map(u64::from), 0, 100),
+        ("failure_window_ms", settings.failure_window_ms, SECOND, 366 * DAY),
+        ("backoff_base_ms", settings.backoff_base_ms, 1, DAY),
+        ("backoff_cap_ms", settings.backoff_cap_ms, base, DAY),
+        ("max_wait_ms", settings.max_wait_ms, 0, 366 * DAY),
+        ("expected_rate_milli", settings.expected_rate_milli, 0, 1_000_000_000),
+        ("ttl_ms", settings.ttl_ms, 0, 366 * DAY),
+        ("retain_done_ms", settings.retain_done_ms, 0, 7 * DAY),
+        ("age_slo_ms", settings.age_slo_ms, 0, 366 * DAY),
+        ("dedup_window_ms", settings.dedup_window_ms, SECOND, 30 * DAY),
+    ] {
+        if !within(value, low, high) {
+            return Err(invalid(field));
+        }
+    }
+    for (field, value, last) in [
+        ("on_group_failure", settings.on_group_failure, 2),
+        ("on_expired", settings.on_expired, 1),
+        ("on_exhausted", settings.on_exhausted, 1),
+    ] {
+        if !value.is_some_and(|value| (0..=last).contains(&value)) {
+            return Err(invalid(field));
+        }
+    }
+    let rules = settings.shed.clone().unwrap_or_default().rules;
+    if rules.len() > 10 {
+        return Err(invalid("shed"));
+    }
+    for ShedRule { above_percent, below_priority } in rules {
+        if above_percent > 99 {
+            return Err(invalid("shed.above_percent"));
+        }
+        if !(1..=9).contains(&below_priority) {
+            return Err(invalid("shed.below_priority"));
+        }
+    }
+    for (field, text) in [("owner", &settings.owner), ("runbook_url", &settings.runbook_url)] {
+        if text.as_ref().is_some_and(|text| text.len() > 512) {
+            return Err(invalid(field));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn name_is_legal(queue: &QueueRef) -> Result<(), Rejection> {
     if Namespace::parse(queue.namespace.clone()).is_err() {
         return Err(invalid("namespace"));
     }

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use proptest::prelude::*;
 use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
-    Failure, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry, Settle,
-    Tick, UpdateQueue, Verdict,
+    CloseQueue, Command, Commit, Content, CreateQueue, DeleteNamespace, DeleteQueue, Enqueue, Expire, ExpiredLease,
+    OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Reschedule, RetryPolicy,
+    SetNamespace, Settle, Target, Tick, UpdateQueue, Verdict,
 };
-use ticketrail_core::{Request, RequestId};
+use ticketrail_core::reply::PlaceRecord;
+use ticketrail_core::{MessageId, Request, RequestId};
+
+mod chance;
+
+pub(crate) use chance::{commit, plain_act, scene, story};
 
 use crate::harness::Machine;
 use crate::model::State;
@@ -49,16 +53,21 @@ pub(crate) enum Act {
     Commit {
         messages: Vec<NewMessage>,
         settlings: Vec<Settling>,
+        cancels: Vec<Aim>,
+        reschedules: Vec<NewTime>,
         auto_create: bool,
         atomic: bool,
     },
     Receive {
-        queue: u8,
+        queues: Vec<u8>,
         max: u32,
         max_bytes: u64,
         lease_ms: u64,
         worker: u8,
+        auto_ack: bool,
     },
+    SetNamespace(u8, QueueSettings, Option<bool>),
+    DeleteNamespace(u8),
     /// The leader's own: all leases that ran out, and some that did not.
     Expire {
         others: u8,
@@ -73,6 +82,12 @@ pub(crate) enum Act {
         acked_below: u8,
         act: Box<Act>,
     },
+    /// A request with 16 bytes of its own in place of a session; `again`: with the command it had before.
+    Token {
+        token: u8,
+        again: bool,
+        act: Box<Act>,
+    },
 }
 
 impl Act {
@@ -80,7 +95,7 @@ impl Act {
     pub(crate) fn sweeps(&self) -> bool {
         match self {
             Act::Delete(_) | Act::Purge(_) => true,
-            Act::Request { act, .. } => act.sweeps(),
+            Act::Request { act, .. } | Act::Token { act, .. } => act.sweeps(),
             Act::Create(..)
             | Act::Update(..)
             | Act::Pause(..)
@@ -88,6 +103,8 @@ impl Act {
             | Act::Close(..)
             | Act::Commit { .. }
             | Act::Receive { .. }
+            | Act::SetNamespace(..)
+            | Act::DeleteNamespace(_)
             | Act::Expire { .. }
             | Act::Tick
             | Act::OpenSession
@@ -117,6 +134,38 @@ pub(crate) struct NewMessage {
     /// From now; negative: the past.
     pub(crate) deliver_in_ms: Option<i64>,
     pub(crate) tagged: bool,
+    /// 0: none.
+    pub(crate) group: u8,
+    pub(crate) priority: Option<u32>,
+    /// 0: none.
+    pub(crate) dedup: u8,
+    pub(crate) ttl_ms: u64,
+    /// From now; negative: the past.
+    pub(crate) expires_in_ms: Option<i64>,
+    pub(crate) retry: Option<RetryPolicy>,
+    pub(crate) grave: &'static str,
+}
+
+/// A message to cancel or to reschedule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Aim {
+    /// One that is somewhere now.
+    Here(u8),
+    /// One of all ever enqueued.
+    Any(u16),
+    /// By a dedup id, in a queue.
+    Dedup(u8, u8),
+    /// An id of nothing.
+    Nonsense(u8),
+}
+
+/// A message, and when it is to be ready.
+#[derive(Debug, Clone)]
+pub(crate) struct NewTime {
+    pub(crate) aim: Aim,
+    pub(crate) delay_ms: u64,
+    /// From now; negative: the past.
+    pub(crate) deliver_in_ms: Option<i64>,
 }
 
 /// One settlement: of which token, and how.
@@ -147,6 +196,10 @@ pub(crate) struct Memory {
     pub(crate) tokens: Vec<Bytes>,
     /// Every session ever opened, with the requests made in it.
     pub(crate) sessions: Vec<(u64, Vec<(u64, Command)>)>,
+    /// Every message ever enqueued.
+    pub(crate) messages: Vec<MessageId>,
+    /// Every request with a token of its own.
+    requests: Vec<(u8, Command)>,
     bodies: u64,
 }
 
@@ -167,6 +220,16 @@ pub(crate) fn queue(pick: u8) -> QueueRef {
 impl Memory {
     /// The request that an act stands for, in the machine as it is.
     pub(crate) fn request(&mut self, machine: &Machine, act: &Act) -> Request {
+        if let Act::Token { token, again, act } = act {
+            let command = self.command(machine, act);
+            let known = self.requests.iter().find(|(known, _)| known == token).map(|(_, command)| command.clone());
+            if known.is_none() {
+                self.requests.push((*token, command.clone()));
+            }
+            let command = known.filter(|_| *again).unwrap_or(command);
+            let id = RequestId { token_high: 7, token_low: u64::from(*token), ..RequestId::default() };
+            return Request::of(id, command);
+        }
         let Act::Request { session, seq, acked_below, act } = act else {
             return Request::anonymous(self.command(machine, act));
         };
@@ -214,23 +277,34 @@ impl Memory {
             }),
             Act::Resume(pick) => Command::PauseQueue(PauseQueue { queue: Some(queue(*pick)), pause: None }),
             Act::Close(pick, closed) => Command::CloseQueue(CloseQueue { queue: Some(queue(*pick)), closed: *closed }),
-            Act::Commit { messages, settlings, auto_create, atomic } => {
+            Act::Commit { messages, settlings, cancels, reschedules, auto_create, atomic } => {
                 let queues: Vec<QueueRef> = (0..QUEUES.len() as u8).map(queue).collect();
                 Command::Commit(Commit {
                     queues,
                     enqueue: messages.iter().map(|message| self.enqueue(machine, message)).collect(),
                     settle: settlings.iter().filter_map(|settling| self.settle(machine, settling)).collect(),
+                    cancel: cancels.iter().filter_map(|aim| self.target(machine, *aim)).collect(),
+                    reschedule: reschedules.iter().filter_map(|new| self.reschedule(machine, new)).collect(),
                     atomic: *atomic,
                     auto_create: *auto_create,
                 })
             }
-            Act::Receive { queue: pick, max, max_bytes, lease_ms, worker } => Command::Receive(Receive {
-                queues: vec![queue(*pick)],
+            Act::Receive { queues, max, max_bytes, lease_ms, worker, auto_ack } => Command::Receive(Receive {
+                queues: queues.iter().map(|pick| queue(*pick)).collect(),
                 max: *max,
                 max_bytes: *max_bytes,
                 lease_ms: *lease_ms,
                 worker: format!("w{worker}"),
+                auto_ack: *auto_ack,
             }),
+            Act::SetNamespace(pick, settings, auto_create) => Command::SetNamespace(SetNamespace {
+                namespace: queue(*pick).namespace,
+                defaults: Some(settings.clone()),
+                auto_create: *auto_create,
+            }),
+            Act::DeleteNamespace(pick) => {
+                Command::DeleteNamespace(DeleteNamespace { namespace: queue(*pick).namespace })
+            }
             Act::Expire { others } => Command::Expire(self.expire(machine, *others)),
             Act::Tick => Command::Tick(Tick {}),
             Act::OpenSession => Command::OpenSession(OpenSession { renew: 0 }),
@@ -240,7 +314,7 @@ impl Memory {
                 Command::OpenSession(OpenSession { renew })
             }
             Act::Init => Command::InitCluster(ticketrail_core::command::InitCluster { secret: vec![9; 32].into() }),
-            Act::Request { act, .. } => self.command(machine, act),
+            Act::Request { act, .. } | Act::Token { act, .. } => self.command(machine, act),
         }
     }
 
@@ -252,13 +326,48 @@ impl Memory {
         if message.tagged {
             tags.insert("shop".to_owned(), "9".to_owned());
         }
-        let deliver_at_ms = message.deliver_in_ms.map_or(0, |ms| machine.stamp.saturating_add_signed(ms));
+        let beside = |ms: Option<i64>| ms.map_or(0, |ms| machine.stamp.saturating_add_signed(ms));
+        let named = |kind: &str, number: u8| if number == 0 { String::new() } else { format!("{kind}{number}") };
         Enqueue {
             queue: u32::from(message.queue) % QUEUES.len() as u32,
             message: Some(Content { body: body.into(), tags, ..Content::default() }),
             delay_ms: message.delay_ms,
-            deliver_at_ms,
+            deliver_at_ms: beside(message.deliver_in_ms),
+            group: named("g", message.group),
+            priority: message.priority,
+            dedup_id: named("d", message.dedup),
+            ttl_ms: message.ttl_ms,
+            expires_at_ms: beside(message.expires_in_ms),
+            retry: message.retry,
+            dead_letter_queue: message.grave.into(),
         }
+    }
+
+    /// A target; none where there is no such message.
+    fn target(&self, machine: &Machine, aim: Aim) -> Option<Target> {
+        let by_id = |id: MessageId| Target { id: Some(PlaceRecord::from(id.origin)), ..Target::default() };
+        Some(match aim {
+            Aim::Here(pick) => {
+                let ids: Vec<MessageId> =
+                    machine.model.queues.iter().flat_map(|queue| &queue.messages).map(|message| message.id).collect();
+                by_id(*ids.get(pick as usize % ids.len().max(1))?)
+            }
+            Aim::Any(pick) => by_id(*self.messages.get(pick as usize % self.messages.len().max(1))?),
+            Aim::Dedup(pick, number) => Target { id: None, queue: Some(queue(pick)), dedup_id: format!("d{number}") },
+            Aim::Nonsense(pick) => {
+                let lane = u32::from(pick % 10) + if pick % 2 == 0 { 16 } else { 0 };
+                let id = PlaceRecord { queue: u64::from(pick) % 5, lane, sequence: u64::from(pick) / 5 };
+                Target { id: Some(id), ..Target::default() }
+            }
+        })
+    }
+
+    fn reschedule(&self, machine: &Machine, new: &NewTime) -> Option<Reschedule> {
+        Some(Reschedule {
+            target: Some(self.target(machine, new.aim)?),
+            delay_ms: new.delay_ms,
+            deliver_at_ms: new.deliver_in_ms.map_or(0, |ms| machine.stamp.saturating_add_signed(ms)),
+        })
     }
 
     /// A settlement; none where there is no such lease.
@@ -337,175 +446,4 @@ pub(crate) fn turn_clock(machine: &mut Machine, clock: &ClockMove) {
             machine.stamp = cluster + ms;
         }
     }
-}
-
-fn settings() -> impl Strategy<Value = QueueSettings> {
-    let small = (
-        proptest::option::weighted(0.5, 0u64..6),
-        proptest::option::weighted(0.3, 0u64..400),
-        proptest::option::weighted(0.4, prop_oneof![Just(1_000u64), 1_000u64..30_000]),
-        proptest::option::weighted(0.6, 0u32..4),
-    );
-    let slow = (
-        proptest::option::weighted(0.4, prop_oneof![Just(1_000u64), 1_000u64..100_000]),
-        proptest::option::weighted(0.3, prop_oneof![Just(1u64), 1u64..5_000]),
-        proptest::option::weighted(0.3, 5_000u64..50_000),
-        proptest::option::weighted(
-            0.3,
-            prop_oneof![Just(String::new()), Just("graves".into()), Just("mail".into()), Just("a b".into())],
-        ),
-    );
-    (small, slow, 0u8..40).prop_map(
-        |((max_depth, max_bytes, lease_ms, max_attempts), (window, base, cap, target), odd)| {
-            let mut settings = QueueSettings {
-                max_depth,
-                max_bytes,
-                lease_ms,
-                max_attempts,
-                failure_window_ms: window,
-                backoff_base_ms: base,
-                backoff_cap_ms: cap,
-                dead_letter_queue: target,
-            };
-            match odd {
-                0 => settings.lease_ms = Some(999),
-                1 => settings.lease_ms = Some(43_200_001),
-                2 => settings.max_attempts = Some(101),
-                3 => settings.failure_window_ms = Some(999),
-                4 => settings.backoff_base_ms = Some(0),
-                5 => settings.backoff_cap_ms = Some(86_400_001),
-                _ => {}
-            }
-            settings
-        },
-    )
-}
-
-fn message() -> impl Strategy<Value = NewMessage> {
-    let delay =
-        prop_oneof![12 => Just(0u64), 6 => 1u64..20_000, 1 => Just(366 * 86_400_000 + 1), 1 => Just(3_600_000u64)];
-    let deliver = prop_oneof![
-        16 => Just(None),
-        3 => (-5_000i64..20_000).prop_map(Some),
-        1 => Just(Some(400 * 86_400_000)),
-    ];
-    let size = prop_oneof![8 => 0usize..60, 1 => Just(4_097usize), 1 => 4_000usize..9_000];
-    (pick(), size, delay, deliver, any::<bool>()).prop_map(|(queue, size, delay_ms, deliver_in_ms, tagged)| {
-        NewMessage { queue, size, delay_ms, deliver_in_ms, tagged }
-    })
-}
-
-fn verdict() -> impl Strategy<Value = Verdict> {
-    let failure = (0u8..3, 0usize..20).prop_map(|(code, text)| Failure {
-        code: ["", "timeout", "declined"][code as usize].into(),
-        text: "x".repeat(text),
-    });
-    prop_oneof![
-        3 => Just(Verdict::Ack(Ack {})),
-        4 => (proptest::option::weighted(0.5, failure.clone()), proptest::option::weighted(0.3, prop_oneof![Just(0u64), 1u64..20_000, Just(400 * 86_400_000)]))
-            .prop_map(|(failure, delay_ms)| Verdict::Retry(Retry { failure, delay_ms })),
-        2 => failure.prop_map(Verdict::Reject),
-        2 => Just(Verdict::Release(Release {})),
-        2 => prop_oneof![Just(0u64), Just(1_000u64), 1_000u64..60_000, Just(12 * 3_600_000), Just(500u64)]
-            .prop_map(|lease_ms| Verdict::Extend(Extend { lease_ms })),
-    ]
-}
-
-fn settling() -> impl Strategy<Value = Settling> {
-    let which = prop_oneof![
-        12 => any::<u8>().prop_map(Which::Live),
-        3 => any::<u16>().prop_map(Which::Any),
-        1 => any::<u8>().prop_map(Which::Forged),
-        1 => any::<u8>().prop_map(Which::Nonsense),
-        1 => any::<u8>().prop_map(Which::Malformed),
-    ];
-    (which, verdict()).prop_map(|(which, verdict)| Settling { which, verdict })
-}
-
-/// Mostly `orders` and its dead letters.
-fn pick() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0u8), 3 => Just(1u8), 2 => 2u8..6]
-}
-
-/// Enqueues and settlements together.
-pub(crate) fn commit() -> impl Strategy<Value = Act> {
-    let messages = proptest::collection::vec(message(), 0..5);
-    let settlings = proptest::collection::vec(settling(), 0..3);
-    (messages, settlings, proptest::bool::weighted(0.9), any::<bool>())
-        .prop_map(|(messages, settlings, auto_create, atomic)| Act::Commit { messages, settlings, auto_create, atomic })
-}
-
-/// A request that is no wrapper.
-pub(crate) fn plain_act() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        2 => (pick(), settings()).prop_map(|(queue, settings)| Act::Create(queue, settings)),
-        4 => (pick(), settings()).prop_map(|(queue, settings)| Act::Update(queue, settings)),
-        1 => pick().prop_map(Act::Delete),
-        1 => pick().prop_map(Act::Purge),
-        1 => (pick(), proptest::option::of(0u64..20_000)).prop_map(|(queue, until)| Act::Pause(queue, until)),
-        4 => pick().prop_map(Act::Resume),
-        2 => (pick(), proptest::bool::weighted(0.2)).prop_map(|(queue, closed)| Act::Close(queue, closed)),
-        16 => commit(),
-        24 => (proptest::collection::vec(settling(), 1..5), proptest::bool::weighted(0.2)).prop_map(
-            |(settlings, atomic)| Act::Commit { messages: Vec::new(), settlings, auto_create: false, atomic }
-        ),
-        30 => (
-            pick(),
-            prop_oneof![30 => 1u32..6, 1 => Just(0u32), 2 => Just(1_000u32), 1 => Just(1_001u32)],
-            prop_oneof![4 => Just(0u64), 1 => 1u64..200],
-            prop_oneof![12 => Just(0u64), 10 => 1_000u64..20_000, 1 => Just(999u64)],
-            0u8..3,
-        ).prop_map(|(queue, max, max_bytes, lease_ms, worker)| Act::Receive { queue, max, max_bytes, lease_ms, worker }),
-        8 => any::<u8>().prop_map(|others| Act::Expire { others }),
-        1 => Just(Act::OpenSession),
-        1 => any::<u8>().prop_map(Act::RenewSession),
-    ]
-}
-
-fn act() -> impl Strategy<Value = Act> {
-    let seq = prop_oneof![
-        5 => (0u8..3).prop_map(Seq::Next),
-        5 => any::<u8>().prop_map(Seq::Repeat),
-        1 => any::<u8>().prop_map(Seq::Reuse),
-        1 => Just(Seq::Zero),
-    ];
-    prop_oneof![
-        30 => plain_act(),
-        12 => (any::<u8>(), seq, prop_oneof![4 => 4u8..20, 1 => 0u8..4], plain_act())
-            .prop_map(|(session, seq, acked_below, act)| Act::Request { session, seq, acked_below, act: Box::new(act) }),
-        1 => Just(Act::Init),
-    ]
-}
-
-fn clock_move() -> impl Strategy<Value = ClockMove> {
-    prop_oneof![
-        6 => (0u64..2_000).prop_map(ClockMove::By),
-        2 => (0u64..15_000).prop_map(ClockMove::By),
-        1 => Just(ClockMove::By(3_600_000)),
-        1 => (0u64..100_000).prop_map(ClockMove::Back),
-        3 => (-1i64..2).prop_map(ClockMove::ToDue),
-        3 => (-1i64..2).prop_map(ClockMove::ToDeadline),
-        1 => prop_oneof![Just(0u64), 0u64..100_000, Just(600_000u64)].prop_map(ClockMove::NewTerm),
-    ]
-}
-
-/// Timers fire in entries of their own, as do batches; so does an expiry, whose jitter is heard only after its entry.
-pub(crate) fn scene() -> impl Strategy<Value = Scene> {
-    let acts = proptest::collection::vec(act(), 1..6);
-    prop_oneof![
-        1 => clock_move().prop_map(|clock| Scene { clock, acts: vec![Act::Tick] }),
-        4 => (-1i64..2).prop_map(|ms| Scene { clock: ClockMove::ToDue(ms), acts: vec![Act::Tick] }),
-        4 => ((-1i64..2), any::<u8>())
-            .prop_map(|(ms, others)| Scene { clock: ClockMove::ToDeadline(ms), acts: vec![Act::Expire { others }] }),
-        14 => (clock_move(), acts).prop_map(|(clock, acts)| Scene { clock, acts }),
-    ]
-}
-
-/// A whole story.
-pub(crate) fn story(scenes: usize) -> impl Strategy<Value = Vec<Scene>> {
-    proptest::collection::vec(scene(), 1..scenes).prop_map(|mut scenes| {
-        let acts = vec![Act::OpenSession, Act::Create(0, QueueSettings::default())];
-        scenes.insert(0, Scene { clock: ClockMove::By(0), acts });
-        scenes
-    })
 }

@@ -1,22 +1,22 @@
 //! Runs the commands of a golden script and writes down the answers.
 //!
 //! Messages are named `m1`, `m2`, ... in order of their enqueue, leases `m1` (the latest) or `m1@2` (the second),
-//! sessions `s1`, `s2`, .... Times are written from the morning on which each script begins: `+1.5s`.
+//! sessions `s1`, `s2`, ..., dedup ids of a queue `orders/key`. Times are written from the morning on which each script
+//! begins: `+1.5s`.
 
+mod request;
 mod say;
+mod say_queue;
+mod settings;
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use goldenscript::{ArgumentConsumer, Context};
-use ticketrail_core::command::{
-    Ack, CloseQueue, Command, Commit, Content, CreateQueue, DeleteQueue, Enqueue, Expire, ExpiredLease, Extend,
-    Failure, InitCluster, OpenSession, Pause, PauseQueue, PurgeQueue, QueueRef, QueueSettings, Receive, Release, Retry,
-    Settle, Tick, UpdateQueue, Verdict,
-};
-use ticketrail_core::query::MessageState;
-use ticketrail_core::{Answer, MessageId, Query, Request, RequestId};
+use ticketrail_core::command::{Command, Commit, Content, Enqueue, ExpiredLease, QueueRef, Tick};
+use ticketrail_core::query::{Filter, MessageState};
+use ticketrail_core::{Answer, MessageId, Query, Request, RequestId, Timestamp};
 
 use crate::harness::{MORNING, Machine};
 
@@ -24,6 +24,9 @@ type Said = Result<String, Box<dyn Error>>;
 
 /// The longest pause between two entries of a leader: without work it proposes an empty tick.
 const HEARTBEAT_MS: u64 = 5_000;
+
+/// The first half of every token of a script.
+const TOKEN_HIGH: u64 = 0x7e57;
 
 pub(crate) struct Clerk {
     machine: Machine,
@@ -77,6 +80,11 @@ impl Clerk {
                 Ok(String::new())
             }
             "advance" => self.advance(millis(need(args, "a duration")?)?),
+            // Time passes, but nobody ticks: the next entry carries the clock.
+            "later" => {
+                self.machine.stamp += millis(need(args, "a duration")?)?;
+                Ok(String::new())
+            }
             "leap" => {
                 self.machine.stamp = self.machine.stamp.saturating_add_signed(signed(need(args, "a duration")?)?);
                 self.propose(vec![Request::anonymous(Command::Tick(Tick {}))])
@@ -99,12 +107,9 @@ impl Clerk {
                 self.propose(requests)
             }
             "peek" => self.peek(args),
-            "get" => {
-                let id = self.message(need(args, "a message")?)?;
-                let answer = self.machine.ask(&Query::Get(id))?;
-                let Answer::Message(found) = answer else { return Err("expected a message".into()) };
-                Ok(found.map_or("no such message".into(), |info| self.say_message(&info)))
-            }
+            "get" => self.get(need(args, "a message")?),
+            "outcome" => self.outcome(self.message(need(args, "a message")?)?),
+            "namespaces" => self.namespaces(),
             "stats" => self.stats(&queue(need(args, "a queue")?)),
             "queues" => self.queues(),
             "queue" => self.queue_settings(&queue(need(args, "a queue")?)),
@@ -118,9 +123,16 @@ impl Clerk {
             }
             "leases" => self.say_leases(),
             "seen" => {
-                let session = self.session(need(args, "a session")?)?;
-                let seq = need(args, "a number")?.parse()?;
-                let Answer::Seen(seen) = self.machine.ask(&Query::RequestSeen { session, seq })? else {
+                let name = need(args, "a session, a token, or a queue and a dedup id")?;
+                let query = match (name.split_once('/'), token_number(name)) {
+                    (Some((name, dedup_id)), _) => Query::DedupIdSeen { queue: queue(name), dedup_id: dedup_id.into() },
+                    (None, Some(low)) => Query::TokenSeen { high: TOKEN_HIGH, low },
+                    (None, None) => {
+                        let (session, seq) = (self.session(name)?, need(args, "a number")?.parse()?);
+                        Query::RequestSeen { session, seq }
+                    }
+                };
+                let Answer::Seen(seen) = self.machine.ask(&query)? else {
                     return Err("expected whether it was seen".into());
                 };
                 Ok(if seen { "seen" } else { "never seen" }.into())
@@ -194,163 +206,6 @@ impl Clerk {
             said.push_str(&self.say_reply(reply, &mut deliveries));
         }
         Ok(said)
-    }
-
-    /// The request that a command of the script stands for.
-    fn request(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Result<Request, Box<dyn Error>> {
-        if name != "request" {
-            return Ok(Request::anonymous(self.command(name, args)?));
-        }
-        let session = match need(args, "a session")? {
-            "s0" => 4_711,
-            name => self.session(name)?,
-        };
-        let seq = need(args, "a request number")?.parse()?;
-        let acked_below = args.take_key("acked_below").unwrap_or("0").parse()?;
-        let name = need(args, "a command")?;
-        let command = self.command(name, args)?;
-        Ok(Request::of(RequestId { session, seq, acked_below, ..RequestId::default() }, command))
-    }
-
-    fn command(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
-        Ok(match name {
-            "init" => {
-                let seed = args.next_pos().unwrap_or("7").parse()?;
-                Command::InitCluster(InitCluster { secret: vec![seed; 32].into() })
-            }
-            "tick" => Command::Tick(Tick {}),
-            "session" => Command::OpenSession(OpenSession { renew: 0 }),
-            "renew" => Command::OpenSession(OpenSession { renew: self.session(need(args, "a session")?)? }),
-            "create" => Command::CreateQueue(CreateQueue {
-                queue: Some(queue(need(args, "a queue")?)),
-                settings: Some(settings(args)?),
-            }),
-            "update" => Command::UpdateQueue(UpdateQueue {
-                queue: Some(queue(need(args, "a queue")?)),
-                settings: Some(settings(args)?),
-            }),
-            "delete" => Command::DeleteQueue(DeleteQueue { queue: Some(queue(need(args, "a queue")?)) }),
-            "purge" => Command::PurgeQueue(PurgeQueue { queue: Some(queue(need(args, "a queue")?)) }),
-            "pause" => Command::PauseQueue(PauseQueue {
-                queue: Some(queue(need(args, "a queue")?)),
-                pause: Some(Pause {
-                    reason: args.take_key("reason").unwrap_or_default().into(),
-                    author: args.take_key("author").unwrap_or_default().into(),
-                    until_ms: args.take_key("until").map_or(Ok(0), |until| millis(until).map(|ms| MORNING + ms))?,
-                }),
-            }),
-            "resume" => Command::PauseQueue(PauseQueue { queue: Some(queue(need(args, "a queue")?)), pause: None }),
-            "close" => Command::CloseQueue(CloseQueue { queue: Some(queue(need(args, "a queue")?)), closed: true }),
-            "reopen" => Command::CloseQueue(CloseQueue { queue: Some(queue(need(args, "a queue")?)), closed: false }),
-            "enqueue" => self.enqueue(args)?,
-            "receive" => Command::Receive(Receive {
-                queues: vec![queue(need(args, "a queue")?)],
-                max: args.take_key("max").unwrap_or("1").parse()?,
-                max_bytes: args.take_key("bytes").unwrap_or("0").parse()?,
-                lease_ms: args.take_key("lease").map_or(Ok(0), millis)?,
-                worker: args.take_key("worker").unwrap_or_default().into(),
-            }),
-            "expire" => {
-                let named = self.named_leases(args)?;
-                Command::Expire(Expire { leases: if named.is_empty() { self.run_out()? } else { named } })
-            }
-            "ack" | "retry" | "reject" | "release" | "extend" => self.settle(name, args)?,
-            "commit" => self.commit(args)?,
-            _ => return Err(format!("no command {name:?}").into()),
-        })
-    }
-
-    fn enqueue(&mut self, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
-        let queues: Vec<QueueRef> = need(args, "a queue")?.split(',').map(queue).collect();
-        let delay_ms = args.take_key("delay").map_or(Ok(0), millis)?;
-        let deliver_at_ms = args.take_key("at").map_or(Ok(0), |at| millis(at).map(|ms| MORNING + ms))?;
-        let size: usize = args.take_key("size").unwrap_or("0").parse()?;
-        let auto_create = args.take_key("auto_create") != Some("no");
-        let mut content = Content {
-            content_type: args.take_key("content_type").unwrap_or_default().into(),
-            r#type: args.take_key("type").unwrap_or_default().into(),
-            correlation_id: args.take_key("correlation_id").unwrap_or_default().into(),
-            reply_to: args.take_key("reply_to").unwrap_or_default().into(),
-            ..Content::default()
-        };
-        let many_tags: usize = args.take_key("tags").unwrap_or("0").parse()?;
-        content.tags = (0..many_tags).map(|n| (format!("tag{n}"), String::new())).collect();
-        if let Some(tag) = args.take_key("shop") {
-            content.tags.insert("shop".into(), repeated(tag));
-        }
-        let header: usize = args.take_key("header").unwrap_or("0").parse()?;
-        if header > 0 {
-            content.headers.insert("trace".into(), "x".repeat(header));
-        }
-        let mut enqueue = Vec::new();
-        while let Some(body) = args.next_pos() {
-            let mut body = body.as_bytes().to_vec();
-            body.resize(body.len().max(size), b'.');
-            let message = Some(Content { body: body.into(), ..content.clone() });
-            for queue in 0..queues.len() {
-                enqueue.push(Enqueue { queue: queue as u32, message: message.clone(), delay_ms, deliver_at_ms });
-            }
-        }
-        Ok(Command::Commit(Commit { queues, enqueue, auto_create, ..Commit::default() }))
-    }
-
-    fn settle(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
-        let failure = Failure {
-            code: args.take_key("code").unwrap_or_default().into(),
-            text: match args.take_key("text_bytes") {
-                Some(count) => "x".repeat(count.parse()?),
-                None => args.take_key("text").unwrap_or_default().into(),
-            },
-        };
-        let verdict = match name {
-            "ack" => Verdict::Ack(Ack {}),
-            "retry" => {
-                let delay_ms = args.take_key("delay").map(millis).transpose()?;
-                Verdict::Retry(Retry { failure: Some(failure), delay_ms })
-            }
-            "reject" => Verdict::Reject(failure),
-            "release" => Verdict::Release(Release {}),
-            _ => Verdict::Extend(Extend { lease_ms: args.take_key("lease").map_or(Ok(0), millis)? }),
-        };
-        let mut settle = Vec::new();
-        while let Some(lease) = args.next_pos() {
-            settle.push(Settle { token: self.token(lease)?, verdict: Some(verdict.clone()) });
-        }
-        Ok(Command::Commit(Commit { settle, ..Commit::default() }))
-    }
-
-    /// A word for each part, and what it needs: `commit ack m1 enqueue payment "a body"`.
-    fn commit(&self, args: &mut ArgumentConsumer<'_>) -> Result<Command, Box<dyn Error>> {
-        let atomic = args.take_key("atomic") != Some("no");
-        let auto_create = args.take_key("auto_create") != Some("no");
-        let size: usize = args.take_key("size").unwrap_or("0").parse()?;
-        let mut commit = Commit { atomic, auto_create, ..Commit::default() };
-        while let Some(word) = args.next_pos() {
-            let verdict = match word {
-                "enqueue" => {
-                    let name = queue(need(args, "a queue")?);
-                    let known = commit.queues.iter().position(|known| *known == name);
-                    let queue = known.unwrap_or(commit.queues.len()) as u32;
-                    if known.is_none() {
-                        commit.queues.push(name);
-                    }
-                    let mut body = need(args, "a body")?.as_bytes().to_vec();
-                    body.resize(body.len().max(size), b'.');
-                    let message = Some(Content { body: body.into(), ..Content::default() });
-                    commit.enqueue.push(Enqueue { queue, message, ..Enqueue::default() });
-                    continue;
-                }
-                "ack" => Verdict::Ack(Ack {}),
-                "retry" => Verdict::Retry(Retry::default()),
-                "reject" => Verdict::Reject(Failure::default()),
-                "release" => Verdict::Release(Release {}),
-                "extend" => Verdict::Extend(Extend::default()),
-                _ => return Err(format!("a commit has no {word:?}").into()),
-            };
-            let token = self.token(need(args, "a lease")?)?;
-            commit.settle.push(Settle { token, verdict: Some(verdict) });
-        }
-        Ok(Command::Commit(commit))
     }
 
     /// `m1`: its latest lease; `m1@2`: its second; `m1@forged`: its latest, forged; `garbage`: no token at all.
@@ -432,15 +287,26 @@ impl Clerk {
             "leased" => MessageState::Leased,
             other => return Err(format!("no state {other:?}").into()),
         };
+        let mut filter = Filter {
+            group: args.take_key("group").unwrap_or_default().into(),
+            r#type: args.take_key("type").unwrap_or_default().into(),
+            priority: args.take_key("priority").map(str::parse).transpose()?,
+            enqueued_until: args.take_key("until").map(moment).transpose()?.map(Timestamp),
+            min_failures: args.take_key("failures").unwrap_or("0").parse()?,
+            ..Filter::default()
+        };
+        if let Some(shop) = args.take_key("shop") {
+            filter.tags.insert("shop".into(), shop.into());
+        }
         let mut said = String::new();
         match args.take_key("limit") {
             None => {
-                for info in self.machine.peek(&queue, state, 2)? {
+                for info in self.machine.peek(&queue, state, &filter, 2)? {
                     writeln!(said, "{}", self.say_peeked(&info))?;
                 }
             }
             Some(limit) => {
-                let query = Query::Peek { queue, state, after: Bytes::new(), limit: limit.parse()? };
+                let query = Query::Peek { queue, state, after: Bytes::new(), limit: limit.parse()?, filter };
                 let Answer::Messages(page) = self.machine.ask(&query)? else { return Err("expected a page".into()) };
                 let Some(page) = page else { return Ok("no such queue".into()) };
                 for info in &page.messages {
@@ -450,6 +316,16 @@ impl Clerk {
             }
         }
         Ok(if said.is_empty() { "nothing".into() } else { said })
+    }
+
+    /// A message by its name, or by the dedup id that a queue remembers.
+    fn get(&self, name: &str) -> Said {
+        let query = match name.split_once('/') {
+            Some((name, dedup_id)) => Query::GetByDedupId { queue: queue(name), dedup_id: dedup_id.into() },
+            None => Query::Get(self.message(name)?),
+        };
+        let Answer::Message(found) = self.machine.ask(&query)? else { return Err("expected a message".into()) };
+        Ok(found.map_or("no such message".into(), |info| self.say_message(&info)))
     }
 }
 
@@ -470,24 +346,6 @@ fn repeated(text: &str) -> String {
         Some((text, times)) => text.repeat(times.parse().unwrap_or(1)),
         None => text.into(),
     }
-}
-
-fn settings(args: &mut ArgumentConsumer<'_>) -> Result<QueueSettings, Box<dyn Error>> {
-    let mut settings = QueueSettings::default();
-    while let Some((key, value)) = args.next_key() {
-        match key {
-            "max_depth" => settings.max_depth = Some(value.parse()?),
-            "max_bytes" => settings.max_bytes = Some(value.parse()?),
-            "lease" => settings.lease_ms = Some(millis(value)?),
-            "max_attempts" => settings.max_attempts = Some(value.parse()?),
-            "failure_window" => settings.failure_window_ms = Some(millis(value)?),
-            "backoff_base" => settings.backoff_base_ms = Some(millis(value)?),
-            "backoff_cap" => settings.backoff_cap_ms = Some(millis(value)?),
-            "dead_letter_queue" => settings.dead_letter_queue = Some(value.into()),
-            _ => return Err(format!("no setting {key:?}").into()),
-        }
-    }
-    Ok(settings)
 }
 
 /// `250ms`, `5s`, `2m`, `12h`, `7d`.
@@ -511,6 +369,16 @@ fn signed(text: &str) -> Result<i64, Box<dyn Error>> {
         Some(back) => -i64::try_from(millis(back)?)?,
         None => i64::try_from(millis(text)?)?,
     })
+}
+
+/// A moment of a script as the machine knows it.
+fn moment(text: &str) -> Result<u64, Box<dyn Error>> {
+    Ok(MORNING + millis(text)?)
+}
+
+/// `t5` names the token whose last bytes are 5.
+fn token_number(name: &str) -> Option<u64> {
+    name.strip_prefix('t').and_then(|number| number.parse().ok())
 }
 
 /// A moment, from the script's morning.

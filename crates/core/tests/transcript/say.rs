@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 use std::vec::IntoIter;
 
-use ticketrail_core::command::QueueRef;
+use prost::Message as _;
+use ticketrail_core::command::{Content, QueueRef};
 use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, MessageInfo, MessageState};
 use ticketrail_core::reply::{
-    Answered, Committed, EnqueueOutcome, Handle, Part, PartRefused, PlaceRecord, QueueNamed, RejectionRecord,
-    SettleOutcome,
+    Answered, CancelOutcome, Committed, EnqueueOutcome, Handle, Part, PartRefused, PlaceRecord, QueueNamed,
+    RejectionRecord, RescheduleOutcome, SettleOutcome, Taken,
 };
-use ticketrail_core::{Answer, MessageId, Query, Rejection, Reply};
+use ticketrail_core::{MessageId, Rejection, Reply};
 
-use super::{Clerk, Said, at, span};
+use super::{Clerk, at, span};
 
 impl Clerk {
     /// Messages are named in order of their enqueue.
@@ -39,7 +40,8 @@ impl Clerk {
                 | Answered::Initialized(_)
                 | Answered::QueueChanged(_)
                 | Answered::QueueDeleted(_)
-                | Answered::QueuePurged(_),
+                | Answered::QueuePurged(_)
+                | Answered::NamespaceChanged(_),
             )
             | None => {}
         }
@@ -55,12 +57,32 @@ impl Clerk {
             said.push_str("replayed: ");
         }
         match &reply.answered {
-            Some(Answered::Committed(Committed { enqueued, settled })) => {
+            Some(Answered::Committed(Committed { enqueued, settled, cancelled, rescheduled })) => {
                 for part in settled {
                     said.push_str(&self.say_settled(part.outcome.as_ref()));
                 }
+                for part in cancelled {
+                    said.push_str(&self.say_cancelled(part.outcome.as_ref()));
+                }
+                for part in rescheduled {
+                    match &part.outcome {
+                        Some(RescheduleOutcome::Rescheduled(done)) => {
+                            let _ = writeln!(
+                                said,
+                                "{} rescheduled to {}",
+                                self.place(&done.place),
+                                at(done.available_at_ms)
+                            );
+                        }
+                        Some(RescheduleOutcome::Rejected(rejected)) => said.push_str(&self.say_refused(rejected)),
+                        None => said.push_str("no outcome\n"),
+                    }
+                }
                 for part in enqueued {
                     match &part.outcome {
+                        Some(EnqueueOutcome::Enqueued(done)) if done.duplicate => {
+                            let _ = writeln!(said, "{} was there already", self.place(&done.place));
+                        }
                         Some(EnqueueOutcome::Enqueued(done)) => {
                             let _ = writeln!(said, "{} ready at {}", self.place(&done.place), at(done.available_at_ms));
                         }
@@ -69,8 +91,13 @@ impl Clerk {
                     }
                 }
             }
-            Some(Answered::Received(received)) if received.handles.is_empty() => said.push_str("nothing\n"),
+            Some(Answered::Received(received)) if received.handles.is_empty() && received.taken.is_empty() => {
+                said.push_str("nothing\n");
+            }
             Some(Answered::Received(received)) => {
+                for taken in &received.taken {
+                    let _ = writeln!(said, "{}", self.say_taken(taken));
+                }
                 for (handle, delivery) in received.handles.iter().zip(deliveries) {
                     let _ = writeln!(said, "{}", self.say_delivery(handle, &delivery));
                 }
@@ -97,7 +124,27 @@ impl Clerk {
             Some(Answered::QueuePurged(removed)) => {
                 let _ = writeln!(said, "purged {} messages", removed.count);
             }
+            Some(Answered::NamespaceChanged(_)) => said.push_str("namespace changed\n"),
             None => said.push_str("no answer\n"),
+        }
+        said
+    }
+
+    fn say_cancelled(&self, outcome: Option<&CancelOutcome>) -> String {
+        match outcome {
+            Some(CancelOutcome::Cancelled(place)) => format!("{} cancelled\n", self.place(place)),
+            Some(CancelOutcome::Gone(_)) => "gone\n".into(),
+            Some(CancelOutcome::Rejected(rejected)) => self.say_refused(rejected),
+            None => "no outcome\n".into(),
+        }
+    }
+
+    fn say_taken(&self, taken: &Taken) -> String {
+        let content = Content::decode(taken.content.clone()).unwrap_or_default();
+        let mut said = format!("{} {}", self.place(&taken.id), body(&content.body));
+        let _ = write!(said, " taken for good, received {} times", taken.handle.receive_count);
+        if !taken.group.is_empty() {
+            let _ = write!(said, ", group {}", taken.group);
         }
         said
     }
@@ -115,6 +162,8 @@ impl Clerk {
             Some(SettleOutcome::Readied(_)) => "ready\n".into(),
             Some(SettleOutcome::Extended(extended)) => format!("extended, {} left\n", span(extended.remaining_ms)),
             Some(SettleOutcome::Purged(_)) => "purged\n".into(),
+            Some(SettleOutcome::Expired(_)) => "expired\n".into(),
+            Some(SettleOutcome::Dropped(_)) => "dropped\n".into(),
             Some(SettleOutcome::Rejected(rejected)) => self.say_refused(rejected),
             None => "no outcome\n".into(),
         }
@@ -145,6 +194,14 @@ impl Clerk {
                 Some(count) => format!("the lease is lost, the message was received {count} times"),
                 None => "the lease is lost, and the message gone".into(),
             },
+            Rejection::TooLate(late) => match late.receive_count {
+                Some(count) => format!("too late, the message was received {count} times"),
+                None => "too late, the message is finished".into(),
+            },
+            Rejection::MessageNotFound(_) => "no such message".into(),
+            Rejection::RequestIdsFull(full) => format!("{} outcomes of such requests are kept, no more", full.limit),
+            Rejection::NamespacesFull(full) => format!("there are {} namespaces, no more", full.limit),
+            Rejection::NamespaceNotFound(named) => format!("namespace {} has no defaults of its own", named.namespace),
             Rejection::RequestIdOld(old) => format!("the outcomes of requests below {} are forgotten", old.acked_below),
             Rejection::SessionWindow(window) => format!("{} outcomes are stored, no more", window.limit),
             Rejection::RequestIdReused(_) => "another request had this id".into(),
@@ -156,6 +213,8 @@ impl Clerk {
                 let part = match part {
                     Some(Part::Settle(number)) => format!("settlement {number}"),
                     Some(Part::Enqueue(number)) => format!("enqueue {number}"),
+                    Some(Part::Cancel(number)) => format!("cancel {number}"),
+                    Some(Part::Reschedule(number)) => format!("reschedule {number}"),
                     None => "no part".into(),
                 };
                 let why = why.as_ref().and_then(|why| why.rejection.as_ref());
@@ -173,6 +232,9 @@ impl Clerk {
             handle.failures,
             span(delivery.remaining_ms)
         );
+        if !delivery.group.is_empty() {
+            let _ = write!(said, ", group {}", delivery.group);
+        }
         if let Some(dead) = &delivery.dead_letter {
             let _ = write!(said, ", {}", say_dead(dead));
         }
@@ -185,8 +247,15 @@ impl Clerk {
         if info.receive_count > 0 {
             let _ = write!(said, ", received {} times, {} failures", info.receive_count, info.failures);
         }
+        if !info.group.is_empty() {
+            let line = if info.line == 0 { "not in line yet".into() } else { format!("line {}", info.line) };
+            let _ = write!(said, ", group {} {line}", info.group);
+        }
         if let Some(due) = info.due {
             let _ = write!(said, ", due at {}", at(due.0));
+        }
+        if let Some(expires_at) = info.expires_at {
+            let _ = write!(said, ", expires at {}", at(expires_at.0));
         }
         if let Some(lease) = &info.lease {
             let left = lease.deadline.0.saturating_sub(self.machine.model.clock.lease);
@@ -215,7 +284,24 @@ impl Clerk {
             at(info.enqueued_at.0)
         );
         let _ = writeln!(said, "{}", self.say_peeked(info));
+        if info.place.priority != 4 {
+            let _ = writeln!(said, "priority {}", info.place.priority);
+        }
+        if let Some(retry) = &info.retry {
+            let words = [
+                retry.max_attempts.map(|attempts| format!("{attempts} attempts")),
+                retry.backoff_base_ms.map(|base| format!("backoff from {}", span(base))),
+                retry.backoff_cap_ms.map(|cap| format!("up to {}", span(cap))),
+            ];
+            let _ = writeln!(
+                said,
+                "retry policy of its own: {}",
+                words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+            );
+        }
         for (name, value) in [
+            ("dedup id", &info.dedup_id),
+            ("dead letter to", &info.dead_letter_queue),
             ("content type", &info.content.content_type),
             ("type", &info.content.r#type),
             ("correlation id", &info.content.correlation_id),
@@ -247,109 +333,7 @@ impl Clerk {
         said
     }
 
-    pub(super) fn clock(&self) -> Said {
-        let Answer::Clock(clock) = self.machine.ask(&Query::Clock)? else { return Err("expected the clock".into()) };
-        Ok(format!("cluster {} lease {} term {}", at(clock.cluster.0), span(clock.lease.0), clock.term))
-    }
-
-    pub(super) fn stats(&self, queue: &QueueRef) -> Said {
-        let Answer::Queue(found) = self.machine.ask(&Query::Queue(queue.clone()))? else {
-            return Err("expected a queue".into());
-        };
-        let Some(info) = found else { return Ok("no such queue".into()) };
-        let stats = info.stats;
-        crate::harness::conserved(&stats)?;
-        let mut said =
-            format!("ready {} delayed {} leased {} bytes {}", stats.ready, stats.delayed, stats.leased, stats.bytes);
-        if let Some(oldest) = stats.oldest_ready_at {
-            let _ = write!(said, " oldest ready since {}", at(oldest.0));
-        }
-        said.push('\n');
-        // Only what ever happened.
-        let counters = [
-            ("enqueued", stats.enqueued),
-            ("moved_in", stats.moved_in),
-            ("acked", stats.acked),
-            ("moved_out", stats.moved_out),
-            ("purged", stats.purged),
-            ("dropped", stats.dropped),
-            ("received", stats.received),
-            ("redelivered", stats.redelivered),
-            ("failed", stats.failed),
-            ("lease_expired", stats.lease_expired),
-            ("over_bound", stats.over_bound),
-        ];
-        let counted: Vec<String> =
-            counters.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-        let _ = writeln!(said, "ever: {}", if counted.is_empty() { "nothing".into() } else { counted.join(" ") });
-        Ok(said)
-    }
-
-    pub(super) fn queues(&self) -> Said {
-        let query = Query::Queues { namespace: "default".into(), after: String::new(), limit: 100 };
-        let Answer::Queues(found) = self.machine.ask(&query)? else { return Err("expected queues".into()) };
-        let mut said = String::new();
-        for info in &found {
-            let _ = writeln!(said, "{} depth {}", short(&info.name), info.stats.depth());
-        }
-        Ok(if said.is_empty() { "none".into() } else { said })
-    }
-
-    pub(super) fn queue_settings(&self, queue: &QueueRef) -> Said {
-        let Answer::Queue(found) = self.machine.ask(&Query::Queue(queue.clone()))? else {
-            return Err("expected a queue".into());
-        };
-        let Some(info) = found else { return Ok("no such queue".into()) };
-        let settings = info.settings;
-        let number = |value: Option<u64>| value.map_or("absent".into(), |value| value.to_string());
-        let time = |value: Option<u64>| value.map_or("absent".into(), span);
-        let mut said = format!("queue {} since {}\n", info.id.0, at(info.created_at.0));
-        let _ = writeln!(
-            said,
-            "max_depth {} max_bytes {} lease {} max_attempts {} failure_window {}",
-            number(settings.max_depth),
-            number(settings.max_bytes),
-            time(settings.lease_ms),
-            number(settings.max_attempts.map(u64::from)),
-            time(settings.failure_window_ms)
-        );
-        let _ = writeln!(
-            said,
-            "backoff from {} to {}, dead letters to {:?}",
-            time(settings.backoff_base_ms),
-            time(settings.backoff_cap_ms),
-            settings.dead_letter_queue.unwrap_or_else(|| "absent".into())
-        );
-        if let Some(pause) = info.paused {
-            let until = if pause.until_ms == 0 { "resumed".into() } else { at(pause.until_ms) };
-            let _ = writeln!(said, "paused until {until} by {:?}: {:?}", pause.author, pause.reason);
-        }
-        if info.closed {
-            said.push_str("closed\n");
-        }
-        Ok(said)
-    }
-
-    pub(super) fn say_leases(&self) -> Said {
-        let Answer::Leases(leases) = self.machine.ask(&Query::Leases { after: None, limit: 100 })? else {
-            return Err("expected leases".into());
-        };
-        let mut said = String::new();
-        for lease in &leases {
-            let left = lease.deadline.0.saturating_sub(self.machine.model.clock.lease);
-            let _ = writeln!(
-                said,
-                "{} sequence {} with {:?} for {}",
-                self.queue_name(lease.queue.0),
-                lease.sequence,
-                lease.worker,
-                span(left)
-            );
-        }
-        Ok(if said.is_empty() { "none".into() } else { said })
-    }
-
-    fn name(&self, id: MessageId) -> String {
+    pub(super) fn name(&self, id: MessageId) -> String {
         self.messages.iter().position(|known| *known == id).map_or_else(|| id.to_string(), |n| format!("m{}", n + 1))
     }
 
@@ -357,7 +341,7 @@ impl Clerk {
         place.message_id().map_or("nowhere".into(), |id| self.name(id))
     }
 
-    fn queue_name(&self, id: u64) -> String {
+    pub(super) fn queue_name(&self, id: u64) -> String {
         let known = self.machine.model.queues.iter().find(|queue| queue.id == Some(id));
         known.map_or_else(|| format!("queue {id}"), |queue| short(&queue.name))
     }
@@ -367,6 +351,8 @@ fn say_dead(dead: &DeadLetter) -> String {
     let reason = match dead.reason {
         DeadReason::Attempts => "attempts used up",
         DeadReason::Rejected => "rejected",
+        DeadReason::Expired => "expired",
+        DeadReason::Group => "its group",
     };
     format!(
         "dead since {} from {} ({reason}; received {} times, {} failures)",
@@ -381,11 +367,11 @@ fn named(queue: &QueueNamed) -> String {
     short(&QueueRef { namespace: queue.namespace.clone(), name: shortened(&queue.name) })
 }
 
-fn short(queue: &QueueRef) -> String {
+pub(super) fn short(queue: &QueueRef) -> String {
     if queue.namespace == "default" { queue.name.clone() } else { format!("{}@{}", queue.namespace, queue.name) }
 }
 
-fn body(bytes: &[u8]) -> String {
+pub(super) fn body(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if text.len() <= 40 { format!("{text:?}") } else { format!("{:?}", cut(&text)) }
 }
