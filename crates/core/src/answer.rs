@@ -56,6 +56,7 @@ pub fn query(view: &dyn View, query: &Query) -> Result<Answer, Fault> {
             None => None,
         }),
         Query::DedupIdSeen { queue, dedup_id } => Answer::Seen(dedup_id_of(txn, queue, dedup_id)?.is_some()),
+        Query::Namespace(name) => Answer::Namespaces(namespace::find(txn, name)?.into_iter().collect()),
         Query::Namespaces { after, limit } => Answer::Namespaces(namespace::list(txn, after, *limit)?),
         Query::Deliver(handles) => Answer::Deliveries(deliver(txn, handles)?),
         Query::Leases { after, limit } => Answer::Leases(leases(txn, *after, *limit)?),
@@ -272,7 +273,11 @@ fn dedup_id_of(txn: &mut Txn<'_>, queue: &QueueRef, dedup_id: &str) -> Result<Op
     message::place(&record.place, &keys::dedup(queue, dedup_id)).map(Some)
 }
 
-fn outcome(txn: &Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
+fn outcome(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
+    // They go with the queue that they were enqueued on, before it is swept too.
+    if txn.queue(id.origin.queue)?.is_none() {
+        return Ok(None);
+    }
     let key = keys::done(id.origin.queue, id.origin.sequence);
     let Some(record) = txn.record::<DoneRecord>("what came of a message", &key)? else { return Ok(None) };
     if id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {

@@ -60,6 +60,7 @@ pub use command::{Command, Entry, Request, RequestId};
 pub use ids::{GroupId, IdError, LeaseToken, MessageId, Place, QueueId, Space};
 pub use names::{NameError, Namespace, QueueName};
 pub use query::{Answer, Query};
+pub use queue::bounds::{Newcomers, bound_passed};
 pub use reply::{Answered, Effect, Fault, Outcome, Rejection, Reply};
 pub use time::{LeaseTime, Timestamp};
 pub use view::{MemView, View, ViewError};

@@ -57,6 +57,16 @@ pub(crate) fn defaults(txn: &Txn<'_>, namespace: &str) -> Result<(QueueSettings,
     })
 }
 
+/// One namespace.
+pub(crate) fn find(txn: &Txn<'_>, name: &str) -> Result<Option<NamespaceInfo>, Fault> {
+    let record: Option<NamespaceRecord> = txn.record("a namespace", &keys::namespace(name))?;
+    Ok(record.map(|NamespaceRecord { defaults, auto_create }| NamespaceInfo {
+        name: name.to_owned(),
+        defaults,
+        auto_create,
+    }))
+}
+
 /// Namespaces by name.
 pub(crate) fn list(txn: &Txn<'_>, after: &str, limit: usize) -> Result<Vec<NamespaceInfo>, Fault> {
     let (first, to) = keys::space(b'v');

@@ -70,6 +70,8 @@ pub enum Query {
         /// The dedup id.
         dedup_id: String,
     },
+    /// One namespace, if it has defaults of its own.
+    Namespace(String),
     /// The namespaces that have defaults of their own, by name.
     Namespaces {
         /// Only names after this one; empty: from the first.
@@ -135,7 +137,7 @@ pub enum Answer {
     Message(Option<MessageInfo>),
     /// To `Outcome` and `OutcomeByDedupId`.
     Outcome(Option<DoneInfo>),
-    /// To `Namespaces`.
+    /// To `Namespace` and `Namespaces`.
     Namespaces(Vec<NamespaceInfo>),
     /// To `Deliver`.
     Deliveries(Vec<Delivery>),

@@ -123,7 +123,7 @@ async fn run(handle: &Handle, phase: Duration, produce: bool, consume: bool) -> 
                 if got.is_empty() {
                     continue;
                 }
-                let verdict = || Some(Verdict::Ack(Ack {}));
+                let verdict = || Some(Verdict::Ack(Ack::default()));
                 let settle = got.iter().map(|got| Settle { token: got.token.clone(), verdict: verdict() }).collect();
                 handle.call(call(Command::Commit(Commit { settle, ..Commit::default() }))).await?;
                 done.fetch_add(got.len() as u64, Ordering::Relaxed);

@@ -212,8 +212,17 @@ pub(crate) trait AppliedState: Send + Sync + 'static {
 
     /// Whether the outcome of a request is stored, or forgotten.
     fn seen(&self, id: &RequestId) -> Result<bool, Fault> {
-        let answer = self.answer(&Query::RequestSeen { session: id.session, seq: id.seq })?;
+        let answer = self.answer(&match id.session {
+            0 => Query::TokenSeen { high: id.token_high, low: id.token_low },
+            session => Query::RequestSeen { session, seq: id.seq },
+        })?;
         if let Answer::Seen(seen) = answer { Ok(seen) } else { Err(mismatch("whether a request was seen", &answer)) }
+    }
+
+    /// Whether a queue remembers a dedup id.
+    fn remembers(&self, queue: &QueueRef, dedup_id: &str) -> Result<bool, Fault> {
+        let answer = self.answer(&Query::DedupIdSeen { queue: queue.clone(), dedup_id: dedup_id.to_owned() })?;
+        if let Answer::Seen(seen) = answer { Ok(seen) } else { Err(mismatch("whether an id is remembered", &answer)) }
     }
 }
 
@@ -256,6 +265,8 @@ fn mismatch(expected: &'static str, answer: &Answer) -> Fault {
         Answer::Message(_) => "a message",
         Answer::Deliveries(_) => "deliveries",
         Answer::Leases(_) => "leases",
+        Answer::Outcome(_) => "an outcome",
+        Answer::Namespaces(_) => "namespaces",
         Answer::Seen(_) => "whether a request was seen",
     };
     Fault::Broken { expected, key: String::new(), found: format!("the answer was {found}") }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ticketrail_core::RequestId;
-use ticketrail_core::command::{Commit, QueueRef};
+use ticketrail_core::command::{Commit, Enqueue, QueueRef};
 
 /// What is on its way, of all queues.
 #[derive(Debug, Default)]
@@ -18,7 +18,16 @@ pub(crate) struct Flight {
 struct Inner {
     queues: HashMap<QueueRef, Load>,
     /// How many requests of one id: a repeat may set out before the first has its outcome.
-    requests: HashMap<(u64, u64), usize>,
+    requests: HashMap<RequestKey, usize>,
+    /// How many enqueues with one dedup id.
+    dedup_ids: HashMap<(QueueRef, String), usize>,
+}
+
+/// What tells requests apart: session and number, or the two halves of an id of 16 bytes.
+type RequestKey = (u64, u64, u64, u64);
+
+fn key_of(id: &RequestId) -> RequestKey {
+    (id.session, id.seq, id.token_high, id.token_low)
 }
 
 /// What is on its way to one queue.
@@ -39,7 +48,14 @@ impl Load {
         *self == Load::default()
     }
 
-    fn add(&mut self, other: &Load) {
+    /// What one enqueue loads on its queue.
+    pub(crate) fn of(part: &Enqueue) -> Self {
+        let bytes = part.message.as_ref().map_or(0, |content| content.size());
+        let ready = u64::from(part.delay_ms == 0 && part.deliver_at_ms == 0);
+        Self { messages: 1, bytes, ready, asked: 0 }
+    }
+
+    pub(crate) fn add(&mut self, other: &Load) {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.ready += other.ready;
@@ -59,7 +75,15 @@ impl Load {
 pub(crate) struct Hold {
     flight: Arc<Flight>,
     loads: Vec<(QueueRef, Load)>,
-    request: Option<(u64, u64)>,
+    request: Option<RequestKey>,
+    dedup_ids: Vec<(QueueRef, String)>,
+}
+
+/// The dedup ids of a commit's enqueues.
+pub(crate) fn dedup_ids(commit: &Commit) -> Vec<(QueueRef, String)> {
+    let named = commit.enqueue.iter().filter(|part| !part.dedup_id.is_empty());
+    let queue = |part: &Enqueue| usize::try_from(part.queue).ok().and_then(|at| commit.queues.get(at)).cloned();
+    named.filter_map(|part| Some((queue(part)?, part.dedup_id.clone()))).collect()
 }
 
 /// What the enqueues of a commit load on each of its queues.
@@ -67,18 +91,22 @@ pub(crate) fn loads(commit: &Commit) -> Vec<(QueueRef, Load)> {
     let mut loads: Vec<(QueueRef, Load)> = commit.queues.iter().map(|queue| (queue.clone(), Load::default())).collect();
     for part in &commit.enqueue {
         let at = usize::try_from(part.queue).unwrap_or(usize::MAX);
-        let Some((_, load)) = loads.get_mut(at) else { continue };
-        load.messages += 1;
-        load.bytes += part.message.as_ref().map_or(0, |content| content.size());
-        load.ready += u64::from(part.delay_ms == 0 && part.deliver_at_ms == 0);
+        if let Some((_, load)) = loads.get_mut(at) {
+            load.add(&Load::of(part));
+        }
     }
     loads
 }
 
 impl Flight {
     /// Notes a request that sets out.
-    pub(crate) fn hold(self: &Arc<Self>, loads: Vec<(QueueRef, Load)>, request: Option<RequestId>) -> Hold {
-        let request = request.map(|id| (id.session, id.seq));
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        loads: Vec<(QueueRef, Load)>,
+        dedup_ids: Vec<(QueueRef, String)>,
+        request: Option<RequestId>,
+    ) -> Hold {
+        let request = request.as_ref().map(key_of);
         let mut inner = self.inner.lock();
         for (queue, load) in &loads {
             match inner.queues.get_mut(queue) {
@@ -91,8 +119,11 @@ impl Flight {
         if let Some(request) = request {
             *inner.requests.entry(request).or_default() += 1;
         }
+        for named in &dedup_ids {
+            *inner.dedup_ids.entry(named.clone()).or_default() += 1;
+        }
         drop(inner);
-        Hold { flight: self.clone(), loads, request }
+        Hold { flight: self.clone(), loads, request, dedup_ids }
     }
 
     /// What is on its way to a queue.
@@ -102,7 +133,13 @@ impl Flight {
 
     /// Whether a request of this id is on its way.
     pub(crate) fn has(&self, id: &RequestId) -> bool {
-        self.inner.lock().requests.contains_key(&(id.session, id.seq))
+        self.inner.lock().requests.contains_key(&key_of(id))
+    }
+
+    /// Whether an enqueue with one of these dedup ids is on its way.
+    pub(crate) fn has_any_dedup_id(&self, dedup_ids: &[(QueueRef, String)]) -> bool {
+        let inner = self.inner.lock();
+        dedup_ids.iter().any(|named| inner.dedup_ids.contains_key(named))
     }
 }
 
@@ -117,20 +154,27 @@ impl Drop for Hold {
                 }
             }
         }
-        if let Some(request) = self.request
-            && let Some(count) = inner.requests.get_mut(&request)
-        {
-            *count -= 1;
-            if *count == 0 {
-                inner.requests.remove(&request);
-            }
+        if let Some(request) = &self.request {
+            count_down(&mut inner.requests, request);
+        }
+        for named in &self.dedup_ids {
+            count_down(&mut inner.dedup_ids, named);
+        }
+    }
+}
+
+fn count_down<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ticketrail_core::command::{Content, Enqueue};
+    use ticketrail_core::command::Content;
 
     use super::*;
 
@@ -140,16 +184,24 @@ mod tests {
 
     #[test]
     fn what_sets_out_counts_until_its_outcome() {
-        let part = |delay_ms| Enqueue { message: Some(Content::default()), delay_ms, ..Enqueue::default() };
+        let part = |delay_ms| Enqueue {
+            message: Some(Content::default()),
+            delay_ms,
+            dedup_id: "o-7001".into(),
+            ..Enqueue::default()
+        };
+        let named = [(orders(), "o-7001".to_owned())];
         let commit = Commit { queues: vec![orders()], enqueue: vec![part(0), part(5), part(0)], ..Commit::default() };
         let flight = Arc::new(Flight::default());
         let id = RequestId { session: 3, seq: 4, ..RequestId::default() };
-        let first = flight.hold(loads(&commit), Some(id));
-        let second = flight.hold(loads(&commit), None);
+        let first = flight.hold(loads(&commit), dedup_ids(&commit), Some(id));
+        let second = flight.hold(loads(&commit), Vec::new(), None);
         assert_eq!(flight.load(&orders()), Load { messages: 6, bytes: 0, ready: 4, asked: 0 });
         assert!(flight.has(&id));
-        let repeat = flight.hold(Vec::new(), Some(id));
+        let repeat = flight.hold(Vec::new(), Vec::new(), Some(id));
+        assert!(flight.has_any_dedup_id(&named));
         drop(first);
+        assert!(!flight.has_any_dedup_id(&named));
         assert_eq!(flight.load(&orders()).messages, 3);
         assert!(flight.has(&id), "its repeat is on its way");
         drop(repeat);
@@ -157,5 +209,8 @@ mod tests {
         drop(second);
         assert_eq!(flight.load(&orders()), Load::default());
         assert!(flight.inner.lock().queues.is_empty());
+        let token = RequestId { token_high: 3, token_low: 4, ..RequestId::default() };
+        let _held = flight.hold(Vec::new(), Vec::new(), Some(token));
+        assert!(flight.has(&token) && !flight.has(&id));
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use prost::Message as _;
-use ticketrail_core::command::{Commit, QueueRef, Receive};
+use ticketrail_core::command::{Commit, Enqueue, QueueRef, Receive};
 use ticketrail_core::query::QueueInfo;
 use ticketrail_core::reply::{Full, Invalid, Part};
-use ticketrail_core::{Command, Rejection, RequestId, limits};
+use ticketrail_core::{Command, Newcomers, Rejection, RequestId, bound_passed, limits};
 
 use crate::call::CallError;
 use crate::clock::Instant;
@@ -36,11 +36,13 @@ struct Look {
     messages: u64,
     bytes: u64,
     paused: bool,
+    /// Whether the queue sheds or bounds the wait: then each message is looked at.
+    choosy: bool,
 }
 
 impl Look {
     fn admits(&self, load: &Load) -> bool {
-        load.messages <= self.messages && load.bytes <= self.bytes
+        !self.choosy && load.messages <= self.messages && load.bytes <= self.bytes
     }
 
     fn spend(&mut self, load: &Load) {
@@ -55,6 +57,8 @@ pub(crate) struct Admitted {
     pub(crate) loads: Vec<(QueueRef, Load)>,
     /// Those of its queues that deliver.
     pub(crate) delivering: Vec<bool>,
+    /// The dedup ids of its enqueues.
+    pub(crate) dedup_ids: Vec<(QueueRef, String)>,
 }
 
 impl Shared {
@@ -64,8 +68,9 @@ impl Shared {
         if !(1..=limits::BATCH).contains(&max) {
             return Err(invalid("max", format!("expected 1 to {}, but got {max}", limits::BATCH)));
         }
-        if receive.queues.len() != 1 {
-            return Err(invalid("queue", format!("expected one queue, but got {}", receive.queues.len())));
+        let (queues, most) = (receive.queues.len(), limits::RECEIVE_QUEUES);
+        if !(1..=most).contains(&queues) {
+            return Err(invalid("queue", format!("expected 1 to {most} queues, but got {queues}")));
         }
         let (lease, low, high) = (receive.lease_ms, limits::LEASE_MIN_MS, limits::LEASE_MAX_MS);
         if lease != 0 && !(low..=high).contains(&lease) {
@@ -92,7 +97,9 @@ impl Shared {
             | Command::DeleteQueue(_)
             | Command::PurgeQueue(_)
             | Command::PauseQueue(_)
-            | Command::CloseQueue(_) => 0,
+            | Command::CloseQueue(_)
+            | Command::SetNamespace(_)
+            | Command::DeleteNamespace(_) => 0,
         };
         if encoded > limits::ENTRY_BYTES {
             let reason = format!("expected at most {} bytes, but got {encoded}; split it", limits::ENTRY_BYTES);
@@ -104,45 +111,49 @@ impl Shared {
     /// Checks a command of a right shape before it is queued.
     pub(crate) fn check(&self, command: &Command, id: Option<&RequestId>, repeat: bool) -> Result<Admitted, CallError> {
         let Command::Commit(commit) = command else {
-            return Ok(Admitted { loads: Vec::new(), delivering: Vec::new() });
+            return Ok(Admitted { loads: Vec::new(), delivering: Vec::new(), dedup_ids: Vec::new() });
         };
         let loads = crate::flight::loads(commit);
-        let mut looks = Vec::with_capacity(loads.len());
-        let mut refused = None;
+        let dedup_ids = crate::flight::dedup_ids(commit);
+        let mut delivering = Vec::with_capacity(loads.len());
+        let mut may_pass = false;
         for (queue, load) in &loads {
-            match self.look(queue, load)? {
-                (look, None) => looks.push(look),
-                (look, Some(full)) => {
-                    looks.push(look);
-                    refused = refused.or(Some(full));
-                }
-            }
+            let (look, admits) = self.look(queue, load)?;
+            delivering.push(!look.paused);
+            may_pass |= !admits;
         }
         let refusal = if !commit.enqueue.is_empty() && self.has_no_room() {
             Some(CallError::DiskLow)
         } else if let Err(too_large) = check_sizes(commit) {
             Some(too_large)
+        } else if may_pass && commit.settle.is_empty() && commit.cancel.is_empty() {
+            self.full(commit)?.map(CallError::Rejected)
         } else {
-            // A settlement may free the place that an enqueue needs: then only `apply` can tell.
-            match refused.filter(|_| commit.settle.is_empty()) {
-                Some(_) if commit.atomic => self.first_full(commit)?,
-                Some(full) => none_fits(commit, &looks).then_some(Rejection::Full(full)),
-                None => None,
-            }
-            .map(CallError::Rejected)
+            // A settlement or a cancel may free the place that an enqueue needs: then only `apply` can tell.
+            None
         };
         if let Some(refusal) = refusal
-            && self.may_refuse(id, repeat)?
+            && self.may_refuse(id, repeat, &dedup_ids)?
         {
             return Err(refusal);
         }
-        Ok(Admitted { loads, delivering: looks.iter().map(|look| !look.paused).collect() })
+        Ok(Admitted { loads, delivering, dedup_ids })
     }
 
     /// Whether "nothing happened" would be true.
-    fn may_refuse(&self, id: Option<&RequestId>, repeat: bool) -> Result<bool, CallError> {
-        if repeat || !self.leads() {
+    fn may_refuse(
+        &self,
+        id: Option<&RequestId>,
+        repeat: bool,
+        dedup_ids: &[(QueueRef, String)],
+    ) -> Result<bool, CallError> {
+        if repeat || !self.leads() || self.flight.has_any_dedup_id(dedup_ids) {
             return Ok(false);
+        }
+        for (queue, dedup_id) in dedup_ids {
+            if self.state.remembers(queue, dedup_id).map_err(|fault| self.fault(&fault))? {
+                return Ok(false);
+            }
         }
         let Some(id) = id else { return Ok(true) };
         if self.flight.has(id) {
@@ -151,8 +162,8 @@ impl Shared {
         self.state.seen(id).map(|seen| !seen).map_err(|fault| self.fault(&fault))
     }
 
-    /// What a queue has room for; and which bound is reached, where `load` does not fit.
-    fn look(&self, queue: &QueueRef, load: &Load) -> Result<(Look, Option<Full>), CallError> {
+    /// What a queue has room for; and whether `load` fits for sure.
+    fn look(&self, queue: &QueueRef, load: &Load) -> Result<(Look, bool), CallError> {
         let now = self.config.clock.now();
         if let Some(known) = self.precheck.looks.lock().get_mut(queue)
             && now.saturating_duration_since(known.at) < FRESH
@@ -160,11 +171,11 @@ impl Shared {
         {
             let look = *known;
             known.spend(load);
-            return Ok((look, None));
+            return Ok((look, true));
         }
         let info = self.state.queue(queue).map_err(|fault| self.fault(&fault))?;
         let coming = self.flight.load(queue);
-        let (look, full) = measure(info.as_ref(), queue, &coming, load, now);
+        let look = measure(info.as_ref(), &coming, now);
         let mut looks = self.precheck.looks.lock();
         if looks.len() >= REMEMBERED {
             looks.clear();
@@ -172,30 +183,32 @@ impl Shared {
         let mut spent = look;
         spent.spend(load);
         looks.insert(queue.clone(), spent);
-        Ok((look, full))
+        Ok((look, look.admits(load)))
     }
 
-    /// The refusal of an atomic commit for the first of its enqueues that does not fit, those before it counted.
-    fn first_full(&self, commit: &Commit) -> Result<Option<Rejection>, CallError> {
-        let now = self.config.clock.now();
+    /// The refusal of a commit of enqueues as `apply` would find it: of an atomic one for the first that does not fit,
+    /// those before it counted; of another one only where none fits.
+    fn full(&self, commit: &Commit) -> Result<Option<Rejection>, CallError> {
         let mut queues = Vec::with_capacity(commit.queues.len());
         for queue in &commit.queues {
             let info = self.state.queue(queue).map_err(|fault| self.fault(&fault))?;
-            queues.push((queue, info, self.flight.load(queue)));
+            queues.push((info, self.flight.load(queue)));
         }
+        let mut first = None;
         for (number, part) in (0u32..).zip(&commit.enqueue) {
             let at = usize::try_from(part.queue).unwrap_or(usize::MAX);
-            // An unknown queue is for `apply` to tell.
-            let Some((queue, info, coming)) = queues.get_mut(at) else { return Ok(None) };
-            let bytes = part.message.as_ref().map_or(0, |content| content.size());
-            let load = Load { messages: 1, bytes, ..Load::default() };
-            if let (_, Some(full)) = measure(info.as_ref(), queue, coming, &load, now) {
-                return Ok(Some(Rejection::of_part(Part::Enqueue(number), Rejection::Full(full))));
+            // A queue that is not there yet is for `apply` to tell.
+            let Some((Some(info), coming)) = queues.get_mut(at) else { return Ok(None) };
+            match passed(info, coming, part) {
+                Some(full) if commit.atomic => {
+                    return Ok(Some(Rejection::of_part(Part::Enqueue(number), Rejection::Full(full))));
+                }
+                Some(full) => first = first.or(Some(full)),
+                None if !commit.atomic => return Ok(None),
+                None => coming.add(&Load::of(part)),
             }
-            coming.messages += 1;
-            coming.bytes = coming.bytes.saturating_add(bytes);
         }
-        Ok(None)
+        Ok(first.map(Rejection::Full))
     }
 
     /// Whether the node still takes calls; for the status.
@@ -204,54 +217,38 @@ impl Shared {
     }
 }
 
-fn measure(
-    info: Option<&QueueInfo>,
-    queue: &QueueRef,
-    coming: &Load,
-    load: &Load,
-    now: Instant,
-) -> (Look, Option<Full>) {
-    let (depth, bytes, max_depth, max_bytes, paused) = match info {
-        Some(info) => (
-            info.stats.depth(),
-            info.stats.bytes,
-            info.settings.max_depth.unwrap_or(0),
-            info.settings.max_bytes.unwrap_or(0),
-            info.paused.is_some(),
-        ),
-        None => (0, 0, limits::DEPTH_DEFAULT, 0, false),
+/// What a queue has room for, beside what is coming.
+fn measure(info: Option<&QueueInfo>, coming: &Load, now: Instant) -> Look {
+    let Some(info) = info else {
+        // Made by this enqueue, with settings that only `apply` knows for sure.
+        let messages = limits::DEPTH_DEFAULT.saturating_sub(coming.messages);
+        return Look { at: now, messages, bytes: u64::MAX, paused: false, choosy: false };
     };
-    let (depth, bytes) = (depth.saturating_add(coming.messages), bytes.saturating_add(coming.bytes));
-    let room = |limit: u64, held: u64| if limit == 0 { u64::MAX } else { limit.saturating_sub(held) };
-    let look = Look { at: now, messages: room(max_depth, depth), bytes: room(max_bytes, bytes), paused };
-    let full = |bound: &str, limit, held| Full {
-        queue: ticketrail_core::reply::QueueNamed { namespace: queue.namespace.clone(), name: queue.name.clone() },
-        bound: bound.to_owned(),
-        limit,
-        held,
-        retry_after_ms: limits::RETRY_AFTER_MS,
+    let settings = &info.settings;
+    let room = |limit: Option<u64>, held: u64| match limit {
+        None | Some(0) => u64::MAX,
+        Some(limit) => limit.saturating_sub(held),
     };
-    let refused = if load.messages > look.messages {
-        Some(full("max_depth", max_depth, depth))
-    } else if load.bytes > look.bytes {
-        Some(full("max_bytes", max_bytes, bytes))
-    } else {
-        None
-    };
-    (look, refused)
+    let sheds = settings.shed.as_ref().is_some_and(|shed| !shed.rules.is_empty());
+    Look {
+        at: now,
+        messages: room(settings.max_depth, info.stats.depth().saturating_add(coming.messages)),
+        bytes: room(settings.max_bytes, info.stats.bytes.saturating_add(coming.bytes)),
+        paused: info.paused.is_some(),
+        choosy: sheds || settings.max_wait_ms.is_some_and(|limit| limit > 0),
+    }
 }
 
-/// Whether `apply` would refuse every single enqueue.
-fn none_fits(commit: &Commit, looks: &[Look]) -> bool {
-    commit.enqueue.iter().all(|part| {
-        let look = usize::try_from(part.queue).ok().and_then(|at| looks.get(at));
-        let size = part.message.as_ref().map_or(0, |content| content.size());
-        look.is_some_and(|look| look.messages == 0 || size > look.bytes)
-    })
+/// The bound that an enqueue would pass, beside what is coming.
+fn passed(info: &QueueInfo, coming: &Load, part: &Enqueue) -> Option<Full> {
+    let load = Load::of(part);
+    let newcomers = Newcomers::new(part, load.bytes, load.ready == 0);
+    bound_passed(info, coming.messages, coming.ready, coming.bytes, newcomers)
 }
 
 fn check_sizes(commit: &Commit) -> Result<(), CallError> {
-    let parts = commit.enqueue.len().max(commit.settle.len());
+    let parts = [commit.enqueue.len(), commit.settle.len(), commit.cancel.len(), commit.reschedule.len()];
+    let parts = parts.into_iter().max().unwrap_or_default();
     if parts > limits::BATCH {
         return Err(invalid("batch", format!("expected at most {} parts, but got {parts}", limits::BATCH)));
     }
@@ -271,7 +268,7 @@ fn invalid(field: &str, reason: String) -> CallError {
 mod tests {
     use ticketrail_core::QueueId;
     use ticketrail_core::Timestamp;
-    use ticketrail_core::command::{Content, Enqueue, QueueSettings};
+    use ticketrail_core::command::{Content, QueueSettings, Shed, ShedRule};
     use ticketrail_core::query::Stats;
 
     use super::*;
@@ -289,29 +286,36 @@ mod tests {
         }
     }
 
-    fn full_bound(info: &QueueInfo, coming: u64, messages: u64, bytes: u64) -> Option<(String, u64)> {
+    fn full_bound(info: &QueueInfo, coming: u64, priority: u32, bytes: usize) -> Option<(String, u64)> {
         let coming = Load { messages: coming, ..Load::default() };
-        let load = Load { messages, bytes, ..Load::default() };
-        let (_, full) = measure(Some(info), &info.name, &coming, &load, Instant::now());
-        full.map(|full| (full.bound, full.held))
+        let message = Some(Content { body: vec![7; bytes].into(), ..Content::default() });
+        let part = Enqueue { message, priority: Some(priority), ..Enqueue::default() };
+        passed(info, &coming, &part).map(|full| (full.bound, full.held))
     }
 
     #[test]
     fn bounds_count_what_is_held_and_what_is_on_its_way() {
         let info = queue(10, 0, 7, 700);
-        assert_eq!(full_bound(&info, 0, 3, 300), None);
-        assert_eq!(full_bound(&info, 1, 3, 300), Some(("max_depth".into(), 8)));
-        assert_eq!(full_bound(&queue(0, 0, 7, 700), 1_000, 3, 300), None);
-        assert_eq!(full_bound(&queue(0, 1_000, 7, 700), 0, 1, 301), Some(("max_bytes".into(), 700)));
+        assert_eq!(full_bound(&info, 2, 4, 300), None);
+        assert_eq!(full_bound(&info, 3, 4, 300), Some(("max_depth".into(), 10)));
+        assert_eq!(full_bound(&queue(0, 0, 7, 700), 1_000, 4, 300), None);
+        assert_eq!(full_bound(&queue(0, 1_000, 7, 700), 0, 4, 301), Some(("max_bytes".into(), 700)));
+        let look = measure(Some(&info), &Load { messages: 1, ..Load::default() }, Instant::now());
+        assert!(look.admits(&Load { messages: 2, ..Load::default() }));
+        assert!(!look.admits(&Load { messages: 3, ..Load::default() }));
     }
 
     #[test]
-    fn a_batch_is_refused_only_where_nothing_of_it_fits() {
-        let part = |queue| Enqueue { queue, message: Some(Content::default()), ..Enqueue::default() };
-        let commit = Commit { enqueue: vec![part(0), part(1)], ..Commit::default() };
-        let look = |messages| Look { at: Instant::now(), messages, bytes: u64::MAX, paused: false };
-        assert!(none_fits(&commit, &[look(0), look(0)]));
-        assert!(!none_fits(&commit, &[look(0), look(1)]));
-        assert!(!none_fits(&commit, &[look(0)]), "an unknown queue is for apply to tell");
+    fn a_queue_that_sheds_or_bounds_the_wait_looks_at_each_message() {
+        let mut info = queue(10, 0, 7, 700);
+        info.settings.shed = Some(Shed { rules: vec![ShedRule { above_percent: 80, below_priority: 5 }] });
+        assert!(!measure(Some(&info), &Load::default(), Instant::now()).admits(&Load::default()));
+        assert_eq!(full_bound(&info, 1, 4, 1), Some(("shed".into(), 8)));
+        assert_eq!(full_bound(&info, 1, 5, 1), None);
+        let mut info = queue(0, 0, 7, 700);
+        (info.settings.max_wait_ms, info.stats.rate_milli) = (Some(7_000), Some(1_000));
+        assert_eq!(full_bound(&info, 0, 4, 1), Some(("max_wait".into(), 8_000)));
+        info.stats.rate_milli = Some(2_000);
+        assert_eq!(full_bound(&info, 0, 4, 1), None);
     }
 }

@@ -107,7 +107,7 @@ impl Shared {
             .filter(|((_, load), delivers)| load.ready > 0 && **delivers)
             .map(|((queue, load), _)| (queue.clone(), load.ready))
             .collect();
-        let hold = self.flight.hold(admitted.loads, request.id);
+        let hold = self.flight.hold(admitted.loads, admitted.dedup_ids, request.id);
         let (asked, mut waiting) = asked();
         let pending = Pending::new(request, repeat, asked, slot, Some(hold));
         let served = || ready.into_iter().flat_map(|(queue, ready)| self.waiters.join(&queue, ready)).collect();

@@ -241,7 +241,8 @@ pub(crate) fn handles_of(resolution: Resolution) -> Vec<Handle> {
                 | Answered::SessionOpened(_)
                 | Answered::QueueChanged(_)
                 | Answered::QueueDeleted(_)
-                | Answered::QueuePurged(_),
+                | Answered::QueuePurged(_)
+                | Answered::NamespaceChanged(_),
             )
             | None => Vec::new(),
         },
@@ -250,11 +251,11 @@ pub(crate) fn handles_of(resolution: Resolution) -> Vec<Handle> {
 }
 
 fn queues_of_receives(requests: &[Pending]) -> BTreeSet<QueueRef> {
-    let receives = requests.iter().filter_map(|pending| match &pending.request.command {
-        Some(Command::Receive(receive)) => receive.queues.first().cloned(),
-        Some(_) | None => None,
+    let receives = requests.iter().flat_map(|pending| match &pending.request.command {
+        Some(Command::Receive(receive)) => receive.queues.as_slice(),
+        Some(_) | None => &[],
     });
-    receives.collect()
+    receives.cloned().collect()
 }
 
 fn too_large() -> Rejection {

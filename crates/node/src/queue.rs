@@ -137,7 +137,7 @@ impl Cost {
             Some(Command::Commit(commit)) => Self::of_commit(commit, encoded),
             Some(Command::Receive(receive)) => {
                 let max = usize::try_from(receive.max).unwrap_or(limits::BATCH).min(limits::BATCH);
-                (2 * max, 2 * max * RECORD_BYTES)
+                (3 * max, 3 * max * RECORD_BYTES)
             }
             Some(Command::Expire(expire)) => (4 * expire.leases.len(), 4 * expire.leases.len() * RECORD_BYTES),
             // Bounded in `apply`, to half an entry.
@@ -150,7 +150,9 @@ impl Cost {
                 | Command::DeleteQueue(_)
                 | Command::PurgeQueue(_)
                 | Command::PauseQueue(_)
-                | Command::CloseQueue(_),
+                | Command::CloseQueue(_)
+                | Command::SetNamespace(_)
+                | Command::DeleteNamespace(_),
             )
             | None => (8, encoded + 8 * RECORD_BYTES),
         };
@@ -158,8 +160,16 @@ impl Cost {
     }
 
     fn of_commit(commit: &Commit, encoded: usize) -> (usize, usize) {
-        let (enqueues, settles) = (commit.enqueue.len(), commit.settle.len());
-        (2 * enqueues + 5 * settles, encoded + (2 * enqueues + 5 * settles) * RECORD_BYTES)
+        // A plain message is one record; whatever it has beside costs some more.
+        let enqueues = commit.enqueue.iter().map(|part| {
+            let delayed = part.delay_ms != 0 || part.deliver_at_ms != 0;
+            let expires = part.ttl_ms != 0 || part.expires_at_ms != 0;
+            let beside = [(delayed, 2), (!part.group.is_empty(), 3), (!part.dedup_id.is_empty(), 2), (expires, 1)];
+            2 + beside.into_iter().filter(|(has, _)| *has).map(|(_, keys)| keys).sum::<usize>()
+        });
+        let others = 5 * commit.settle.len() + 8 * commit.cancel.len() + 6 * commit.reschedule.len();
+        let keys = enqueues.sum::<usize>() + others;
+        (keys, encoded + keys * RECORD_BYTES)
     }
 
     fn plus(self, other: Cost) -> Cost {
@@ -211,7 +221,9 @@ impl Inner {
     /// The lane of a unit: its first request decides.
     fn lane(&mut self, unit: &Unit) -> &mut Lane {
         let enters = match unit.first().and_then(|pending| pending.request.command.as_ref()) {
-            Some(Command::Commit(commit)) => commit.settle.is_empty() && !commit.enqueue.is_empty(),
+            Some(Command::Commit(commit)) => {
+                commit.settle.is_empty() && commit.cancel.is_empty() && !commit.enqueue.is_empty()
+            }
             Some(
                 Command::Receive(_)
                 | Command::Expire(_)
@@ -223,7 +235,9 @@ impl Inner {
                 | Command::DeleteQueue(_)
                 | Command::PurgeQueue(_)
                 | Command::PauseQueue(_)
-                | Command::CloseQueue(_),
+                | Command::CloseQueue(_)
+                | Command::SetNamespace(_)
+                | Command::DeleteNamespace(_),
             )
             | None => false,
         };

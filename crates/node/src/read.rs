@@ -32,10 +32,21 @@ pub(crate) struct ReadPoint {
 
 fn is_small(query: &Query) -> bool {
     match query {
-        Query::Clock | Query::Queue(_) | Query::QueueById(_) | Query::Get(_) | Query::RequestSeen { .. } => true,
+        Query::Clock
+        | Query::Queue(_)
+        | Query::QueueById(_)
+        | Query::Get(_)
+        | Query::GetByDedupId { .. }
+        | Query::Outcome(_)
+        | Query::OutcomeByDedupId { .. }
+        | Query::DedupIdSeen { .. }
+        | Query::Namespace(_)
+        | Query::RequestSeen { .. }
+        | Query::TokenSeen { .. } => true,
         Query::Deliver(handles) => handles.len() <= FEW,
         Query::Queues { limit, .. }
         | Query::AllQueues { limit, .. }
+        | Query::Namespaces { limit, .. }
         | Query::Peek { limit, .. }
         | Query::Leases { limit, .. } => *limit <= FEW,
     }

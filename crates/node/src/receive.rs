@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ticketrail_core::reply::Handle;
-use ticketrail_core::{Command, Rejection, Reply, Request, RequestId, limits};
+use bytes::Bytes;
+use prost::Message as _;
+use ticketrail_core::command::{Content, QueueRef};
+use ticketrail_core::query::Delivery;
+use ticketrail_core::reply::{Answered, Handle, Received, Taken};
+use ticketrail_core::{Command, Fault, Rejection, Reply, Request, RequestId, Timestamp, limits};
 use tokio::time::timeout_at;
 
 use crate::attempt::{Attempt, Place, Route};
@@ -17,7 +21,7 @@ use crate::read::FEW;
 use crate::release::Releases;
 use crate::sessions::Slot;
 use crate::shared::Shared;
-use crate::waiters::{Identity, NotParked, Parked, Ticket, queue_of};
+use crate::waiters::{Identity, NotParked, Parked, Ticket};
 
 /// How long a receive for which there is something outlasts its wait: its outcome is on its way.
 const GRACE: Duration = Duration::from_secs(10);
@@ -26,6 +30,9 @@ const GRACE: Duration = Duration::from_secs(10);
 enum Round {
     /// Leases to hand out.
     Granted(Reply, Vec<Handle>, u64),
+    /// Messages that were acked as they were received; or nothing, as the caller's request was granted before what is
+    /// over by now.
+    Taken(Reply, Vec<Taken>, u64),
     /// Somebody else was faster, or the session was over: wait on, in the same place.
     Again,
     /// The wait is over, and nothing was proposed.
@@ -175,7 +182,7 @@ impl Shared {
             };
             let (asked, waiting) = asked();
             let receive = receiving.call.receive.clone();
-            let queue = queue_of(&receive);
+            let queues = receive.queues.clone();
             let parked = Parked { receive, id: identity, auto_create: receiving.call.auto_create, asked };
             let ticket = match self.waiters.park(parked, receiving.arrival) {
                 Ok(ticket) => ticket,
@@ -196,13 +203,16 @@ impl Shared {
                 // It may have leased something before: only `apply` knows.
                 self.waiters.propose_now(&ticket);
             } else {
-                self.waiters.serve(&queue);
+                for queue in &queues {
+                    self.waiters.serve(queue);
+                }
             }
             let round = self.round(receiver, &ticket, receiving, deadline).await;
             // Before the same place is taken again.
             drop(ticket);
             match round {
                 Round::Granted(reply, handles, term) => return self.hand_out(reply, id, handles, term).await,
+                Round::Taken(reply, taken, term) => return self.hand_over(reply, taken, term),
                 Round::Again => {
                     receiving.repeat = false;
                     // A parked receive holds no number.
@@ -234,8 +244,14 @@ impl Shared {
         };
         match outcome {
             Ok(Resolution::Replied { reply, term }) => {
-                let handles = handles_of(Resolution::Replied { reply: reply.clone(), term });
-                if handles.is_empty() { Round::Again } else { Round::Granted(reply, handles, term) }
+                let (reply, Received { handles, taken }) = split(reply);
+                if !handles.is_empty() {
+                    Round::Granted(reply, handles, term)
+                } else if !taken.is_empty() || (reply.replayed && receiving.call.id.is_some()) {
+                    Round::Taken(reply, taken, term)
+                } else {
+                    Round::Again
+                }
             }
             Ok(Resolution::Rejected(Rejection::SessionExpired(_) | Rejection::SessionWindow(_)))
                 if receiving.call.id.is_none() =>
@@ -264,6 +280,16 @@ impl Shared {
         Attempt::Done(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin() })
     }
 
+    /// What was acked already is in the reply.
+    fn hand_over(&self, reply: Reply, taken: Vec<Taken>, term: u64) -> Attempt<Deliveries> {
+        match taken.into_iter().map(delivery_of).collect::<Result<_, _>>() {
+            Ok(deliveries) => {
+                Attempt::Done(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
+            }
+            Err(fault) => Attempt::Over(self.fault(&fault)),
+        }
+    }
+
     /// Reads the bodies. Where the receiver goes meanwhile, its leases are released.
     async fn hand_out(
         &self,
@@ -287,6 +313,38 @@ impl Shared {
             Err(fault) => Attempt::Over(self.fault(&fault)),
         }
     }
+}
+
+/// Takes what was received out of a reply.
+fn split(mut reply: Reply) -> (Reply, Received) {
+    match &mut reply.answered {
+        Some(Answered::Received(received)) => {
+            let received = std::mem::take(received);
+            (reply, received)
+        }
+        Some(_) | None => (reply, Received::default()),
+    }
+}
+
+/// A message that was acked as it was received: there is no lease, and so no token.
+fn delivery_of(taken: Taken) -> Result<Delivery, Fault> {
+    let broken = |expected, found: String| Fault::Broken { expected, key: String::new(), found };
+    let Taken { handle, id, queue, enqueued_at_ms, group, content } = taken;
+    let id = id.message_id().ok_or_else(|| broken("a message's id", format!("its lane is {}", id.lane)))?;
+    let content = Content::decode(content).map_err(|error| broken("a message's content", error.to_string()))?;
+    Ok(Delivery {
+        id,
+        queue: QueueRef { namespace: queue.namespace, name: queue.name },
+        content,
+        enqueued_at: Timestamp(enqueued_at_ms),
+        token: Bytes::new(),
+        remaining_ms: 0,
+        receive_count: handle.receive_count,
+        failures: handle.failures,
+        dead_letter: None,
+        group,
+        priority: handle.place.place().map_or(limits::PRIORITY_DEFAULT, |place| place.priority),
+    })
 }
 
 /// A receiver that waits for an outcome. If it goes, what it is granted is released: by whoever comes second, the

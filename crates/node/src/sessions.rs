@@ -194,7 +194,7 @@ impl Slot {
             // The session has ended: `apply` says so, and the call gets another slot. Without a number of its own it must
             // not pass for another call: no session has the number 0.
             let (session, seq) = seq.get().map_or((0, 1), |seq| (*id, *seq));
-            return RequestId { session, seq, acked_below: 1, fingerprint: 0 };
+            return RequestId { session, seq, acked_below: 1, ..RequestId::default() };
         };
         let seq = *seq.get_or_init(|| {
             let next = session.next;
@@ -204,7 +204,7 @@ impl Slot {
         });
         session.used_at = now;
         // No fingerprint: the node gives no number to two commands.
-        RequestId { session: *id, seq, acked_below: session.floor, fingerprint: 0 }
+        RequestId { session: *id, seq, acked_below: session.floor, ..RequestId::default() }
     }
 
     /// Whether the session is one of `sessions`.

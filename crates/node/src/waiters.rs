@@ -21,7 +21,7 @@ use crate::queue::{Asked, Pending, Queue, Resolution};
 use crate::sessions::Slot;
 use crate::signals::Signals;
 
-/// Parked receives by queue, each queue's in order of arrival.
+/// Parked receives by queue, each queue's in order of arrival. One that names several waits at each of them.
 pub(crate) struct Waiters {
     inner: Mutex<Inner>,
     again: Notify,
@@ -36,8 +36,9 @@ pub(crate) struct Waiters {
 
 #[derive(Default)]
 struct Inner {
-    queues: HashMap<QueueRef, BTreeMap<u64, Parked>>,
-    count: usize,
+    /// By arrival.
+    parked: BTreeMap<u64, Parked>,
+    queues: HashMap<QueueRef, BTreeSet<u64>>,
     arrivals: u64,
     again: BTreeSet<QueueRef>,
     closed: Option<Unavailable>,
@@ -64,7 +65,6 @@ pub(crate) enum Identity {
 /// A receive's place among the parked ones. Dropping it takes the receive out, if it is still there.
 pub(crate) struct Ticket {
     waiters: Arc<Waiters>,
-    queue: QueueRef,
     arrival: u64,
 }
 
@@ -90,23 +90,24 @@ impl Waiters {
 
     /// Parks a receive: behind all others of its queue, or in its old place if it was parked before.
     pub(crate) fn park(self: &Arc<Self>, parked: Parked, before: Option<u64>) -> Result<Ticket, NotParked> {
-        let queue = queue_of(&parked.receive);
         let mut inner = self.inner.lock();
         if let Some(why) = &inner.closed {
             return Err(NotParked::Closed(why.clone()));
         }
-        if inner.count >= self.limit {
+        if inner.parked.len() >= self.limit {
             return Err(NotParked::Full);
         }
         let arrival = before.unwrap_or_else(|| {
             inner.arrivals += 1;
             inner.arrivals
         });
-        inner.count += 1;
         // Before the state is looked at: what becomes ready after that look wakes this receive.
         self.signals.parked();
-        inner.queues.entry(queue.clone()).or_default().insert(arrival, parked);
-        Ok(Ticket { waiters: self.clone(), queue, arrival })
+        for queue in &parked.receive.queues {
+            inner.queues.entry(queue.clone()).or_default().insert(arrival);
+        }
+        inner.parked.insert(arrival, parked);
+        Ok(Ticket { waiters: self.clone(), arrival })
     }
 
     /// Proposes as many of a queue's parked receives as what is ready, and what is on its way, can serve.
@@ -130,7 +131,7 @@ impl Waiters {
             self.queue.push_own(vec![pending]);
         }
         for parked in strangers {
-            let QueueRef { namespace, name } = queue.clone();
+            let QueueRef { namespace, name } = parked.receive.queues.first().unwrap_or(queue).clone();
             let rejection = Rejection::QueueNotFound(QueueNamed { namespace, name });
             // Who asked may be gone.
             let _ = parked.asked.reply.send(Resolution::Rejected(rejection));
@@ -145,10 +146,11 @@ impl Waiters {
     /// Proposes a receive that may have been proposed before, whether or not there is something to lease.
     pub(crate) fn propose_now(&self, ticket: &Ticket) {
         let mut inner = self.inner.lock();
-        let Some(parked) = self.remove(&mut inner, &ticket.queue, ticket.arrival) else { return };
+        let Some(parked) = self.remove(&mut inner, ticket.arrival) else { return };
         drop(inner);
         let asked_for = u64::from(parked.receive.max);
-        let mut pending = self.propose(parked, &ticket.queue, asked_for);
+        let queue = parked.receive.queues.first().cloned().unwrap_or_default();
+        let mut pending = self.propose(parked, &queue, asked_for);
         pending.repeat = true;
         self.queue.push_own(vec![pending]);
     }
@@ -156,8 +158,7 @@ impl Waiters {
     fn take(&self, inner: &mut Inner, queue: &QueueRef, mut available: u64) -> Vec<Pending> {
         let mut taken = Vec::new();
         while available > 0 {
-            let Some(parked) = inner.pop(queue) else { break };
-            self.signals.unparked();
+            let Some(parked) = inner.first(queue).and_then(|first| self.remove(inner, first)) else { break };
             let asked_for = u64::from(parked.receive.max);
             available = available.saturating_sub(asked_for);
             taken.push(self.propose(parked, queue, asked_for));
@@ -174,20 +175,34 @@ impl Waiters {
             }
         };
         let load = Load { asked: asked_for, ..Load::default() };
-        let hold = self.flight.hold(vec![(queue.clone(), load)], request.id);
+        let hold = self.flight.hold(vec![(queue.clone(), load)], Vec::new(), request.id);
         Pending::new(request, false, parked.asked, slot, Some(hold))
     }
 
-    /// Takes the receives that do not wait for a queue to appear.
+    /// Takes the receives that do not wait for a queue to appear, and have no other that is there.
     fn take_strict(&self, inner: &mut Inner, queue: &QueueRef) -> Vec<Parked> {
-        let Some(parked) = inner.queues.get(queue) else { return Vec::new() };
-        let strict: Vec<u64> =
-            parked.iter().filter(|(_, parked)| !parked.auto_create).map(|(arrival, _)| *arrival).collect();
-        strict.into_iter().filter_map(|arrival| self.remove(inner, queue, arrival)).collect()
+        let Some(arrivals) = inner.queues.get(queue) else { return Vec::new() };
+        let is_strict = |arrival: &&u64| inner.parked.get(arrival).is_some_and(|parked| !parked.auto_create);
+        let strict: Vec<u64> = arrivals.iter().filter(is_strict).copied().collect();
+        let mut taken = Vec::new();
+        for arrival in strict {
+            let others = inner.parked.get(&arrival).map_or(&[][..], |parked| &parked.receive.queues);
+            let any_is_there = others.iter().filter(|other| *other != queue).any(|other| match self.state.queue(other) {
+                Ok(info) => info.is_some(),
+                Err(fault) => {
+                    self.broken.report(fault.to_string());
+                    true
+                }
+            });
+            if !any_is_there {
+                taken.extend(self.remove(inner, arrival));
+            }
+        }
+        taken
     }
 
-    fn remove(&self, inner: &mut Inner, queue: &QueueRef, arrival: u64) -> Option<Parked> {
-        let removed = inner.remove(queue, arrival);
+    fn remove(&self, inner: &mut Inner, arrival: u64) -> Option<Parked> {
+        let removed = inner.remove(arrival);
         if removed.is_some() {
             self.signals.unparked();
         }
@@ -212,11 +227,10 @@ impl Waiters {
     /// Ends all parked receives.
     pub(crate) fn refuse_all(&self, why: &Unavailable) {
         let mut inner = self.inner.lock();
-        // In an order that does not change from run to run.
-        let queues: BTreeMap<QueueRef, _> = std::mem::take(&mut inner.queues).into_iter().collect();
-        inner.count = 0;
+        inner.queues.clear();
+        let all = std::mem::take(&mut inner.parked);
         drop(inner);
-        for parked in queues.into_values().flat_map(BTreeMap::into_values) {
+        for parked in all.into_values() {
             self.signals.unparked();
             // Who asked may be gone.
             let _ = parked.asked.reply.send(Resolution::Unavailable(why.clone()));
@@ -231,7 +245,7 @@ impl Waiters {
 
     /// How many receives are parked.
     pub(crate) fn count(&self) -> usize {
-        self.inner.lock().count
+        self.inner.lock().parked.len()
     }
 
     /// The task that serves parked receives when something became ready.
@@ -265,24 +279,22 @@ impl Waiters {
 }
 
 impl Inner {
-    fn pop(&mut self, queue: &QueueRef) -> Option<Parked> {
-        let parked = self.queues.get_mut(queue)?;
-        let first = parked.pop_first().map(|(_, parked)| parked);
-        if parked.is_empty() {
-            self.queues.remove(queue);
-        }
-        self.count -= usize::from(first.is_some());
-        first
+    /// The receive that waits longest at a queue.
+    fn first(&self, queue: &QueueRef) -> Option<u64> {
+        self.queues.get(queue)?.first().copied()
     }
 
-    fn remove(&mut self, queue: &QueueRef, arrival: u64) -> Option<Parked> {
-        let parked = self.queues.get_mut(queue)?;
-        let removed = parked.remove(&arrival);
-        if parked.is_empty() {
-            self.queues.remove(queue);
+    fn remove(&mut self, arrival: u64) -> Option<Parked> {
+        let removed = self.parked.remove(&arrival)?;
+        for queue in &removed.receive.queues {
+            if let Some(waiting) = self.queues.get_mut(queue) {
+                waiting.remove(&arrival);
+                if waiting.is_empty() {
+                    self.queues.remove(queue);
+                }
+            }
         }
-        self.count -= usize::from(removed.is_some());
-        removed
+        Some(removed)
     }
 }
 
@@ -295,7 +307,7 @@ impl Ticket {
     /// Takes the receive out. False: it was taken to be served.
     pub(crate) fn leave(&self) -> bool {
         let mut inner = self.waiters.inner.lock();
-        self.waiters.remove(&mut inner, &self.queue, self.arrival).is_some()
+        self.waiters.remove(&mut inner, self.arrival).is_some()
     }
 }
 
@@ -303,9 +315,4 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-/// The queue of a receive that has been checked to name one.
-pub(crate) fn queue_of(receive: &Receive) -> QueueRef {
-    receive.queues.first().cloned().unwrap_or_default()
 }

@@ -67,14 +67,14 @@ impl Replica {
         let (session, seq) = &mut self.sessions[(client % SESSIONS) as usize];
         *seq += 1;
         let acked_below = seq.saturating_sub(256).max(1);
-        Request::of(RequestId { session: *session, seq: *seq, acked_below, fingerprint: 0 }, command)
+        Request::of(RequestId { session: *session, seq: *seq, acked_below, ..RequestId::default() }, command)
     }
 
     fn enqueue(&mut self, batch: u64, body: &Bytes) -> Result<(), Error> {
         let requests = (0..batch)
             .map(|n| {
                 let content = Content { body: body.clone(), ..Content::default() };
-                let enqueue = Enqueue { queue: 0, message: Some(content), delay_ms: 0, deliver_at_ms: 0 };
+                let enqueue = Enqueue { message: Some(content), ..Enqueue::default() };
                 let commit =
                     Commit { queues: vec![queue()], enqueue: vec![enqueue], auto_create: true, ..Commit::default() };
                 self.request(n, Command::Commit(commit))
@@ -85,11 +85,11 @@ impl Replica {
     }
 
     fn receive_and_ack(&mut self, batch: u64) -> Result<(), Error> {
-        let command =
-            Receive { queues: vec![queue()], max: batch as u32, max_bytes: 0, lease_ms: 0, worker: "worker-1".into() };
+        let queues = vec![queue()];
+        let command = Receive { queues, max: batch as u32, worker: "worker-1".into(), ..Receive::default() };
         let request = self.request(0, Command::Receive(command));
         let replies = self.entry(vec![request])?;
-        let Some(Answered::Received(Received { handles })) = replies.into_iter().next().and_then(|r| r.answered) else {
+        let Some(Answered::Received(Received { handles, .. })) = replies.into_iter().next().and_then(|r| r.answered) else {
             return Err("expected leases".into());
         };
         let Answer::Deliveries(deliveries) = self.state.read(|view| answer(view, &Query::Deliver(handles)))? else {
@@ -101,7 +101,7 @@ impl Replica {
         let requests = (0u64..)
             .zip(deliveries)
             .map(|(n, delivery)| {
-                let settle = Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack {})) };
+                let settle = Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack::default())) };
                 let commit = Commit { settle: vec![settle], ..Commit::default() };
                 self.request(n, Command::Commit(commit))
             })

@@ -3,12 +3,13 @@
 use super::rate;
 use crate::command::Enqueue;
 use crate::limits;
-use crate::records::{ConfigRecord, QueueRecord};
+use crate::query::QueueInfo;
+use crate::records::{ConfigRecord, QueueRecord, RateRecord};
 use crate::reply::Full;
 
 /// A message to be enqueued, or several alike.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Newcomers {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Newcomers {
     /// How many.
     pub messages: u64,
     /// Their bytes in all.
@@ -23,11 +24,36 @@ pub(crate) struct Newcomers {
 
 impl Newcomers {
     /// One message of `bytes`, which is legal.
-    pub(crate) fn new(part: &Enqueue, bytes: u64, delayed: bool) -> Self {
+    pub fn new(part: &Enqueue, bytes: u64, delayed: bool) -> Self {
         let priority = part.priority.and_then(|priority| u8::try_from(priority).ok());
         let dedup_ids = u64::from(!part.dedup_id.is_empty());
         Self { messages: 1, bytes, dedup_ids, priority: priority.unwrap_or(limits::PRIORITY_DEFAULT), delayed }
     }
+}
+
+/// The bound that newcomers would pass by what a look at the queue shows, if there is one. `coming` messages of
+/// `coming_bytes` are on their way, `coming_ready` of them ready at once. The leader refuses by this; `apply` decides.
+pub fn bound_passed(
+    info: &QueueInfo,
+    coming: u64,
+    coming_ready: u64,
+    coming_bytes: u64,
+    newcomers: Newcomers,
+) -> Option<Full> {
+    let (stats, settings) = (&info.stats, info.settings.clone());
+    let config = ConfigRecord { name: info.name.clone(), settings, ..ConfigRecord::default() };
+    let rate = stats.rate_milli.map(|finished| RateRecord { finished, busy_ms: 1_000_000, ..RateRecord::default() });
+    let record = QueueRecord {
+        ready: stats.ready.saturating_add(coming_ready),
+        delayed: stats.delayed.saturating_add(coming.saturating_sub(coming_ready)),
+        blocked: stats.blocked,
+        leased: stats.leased,
+        bytes: stats.bytes.saturating_add(coming_bytes),
+        dedup_ids: stats.dedup_ids,
+        rate,
+        ..QueueRecord::default()
+    };
+    passed(&config, &record, newcomers)
 }
 
 /// The bound that newcomers would pass, if there is one.
@@ -58,11 +84,12 @@ pub(crate) fn over(config: &ConfigRecord, record: &QueueRecord, messages: u64, b
 /// Above a share of `max_depth`, messages below a priority are refused.
 fn shed(config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -> Option<Full> {
     let max_depth = config.settings.max_depth.filter(|limit| *limit > 0)?;
+    let depth = record.depth();
     let rules = config.settings.shed.iter().flat_map(|shed| &shed.rules);
     let concern = rules.filter(|rule| u32::from(newcomers.priority) < rule.below_priority);
-    let limit = concern.map(|rule| percent(max_depth, rule.above_percent)).min()?;
-    let depth = record.depth();
-    (depth.saturating_add(newcomers.messages) > limit).then(|| refusal(config, "shed", limit, depth))
+    let mut limits = concern.map(|rule| percent(max_depth, rule.above_percent));
+    let limit = limits.find(|limit| depth.saturating_add(newcomers.messages) > *limit)?;
+    Some(refusal(config, "shed", limit, depth))
 }
 
 /// Whoever is ready or blocked would wait longer for a receiver than the queue allows.
@@ -70,12 +97,13 @@ fn max_wait(config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -
     let max_wait_ms = config.settings.max_wait_ms.filter(|limit| *limit > 0 && !newcomers.delayed)?;
     let rate = rate::known(config, record)?;
     let waiting = record.ready.saturating_add(record.blocked);
-    if !rate.takes_longer(waiting.saturating_add(newcomers.messages), max_wait_ms) {
+    let with_newcomers = waiting.saturating_add(newcomers.messages);
+    if !rate.takes_longer(with_newcomers, max_wait_ms) {
         return None;
     }
     let excess = waiting.saturating_sub(nine_tenths(rate.messages_in(max_wait_ms)));
     let retry_after_ms = retry_after(config, record, Some(excess));
-    Some(Full { retry_after_ms, ..refusal(config, "max_wait", max_wait_ms, rate.time_of(waiting)) })
+    Some(Full { retry_after_ms, ..refusal(config, "max_wait", max_wait_ms, rate.time_of(with_newcomers)) })
 }
 
 fn nine_tenths(limit: u64) -> u64 {

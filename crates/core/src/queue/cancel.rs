@@ -36,6 +36,7 @@ fn resolve(txn: &mut Txn<'_>, target: Option<&Target>) -> Result<Result<Named, R
         (None, dedup_id) => {
             let queue = match find(txn, target.queue.as_ref())? {
                 Ok(queue) => queue,
+                Err(Rejection::QueueNotFound(_)) => return Ok(Ok(Named::Missing)),
                 Err(rejection) => return Ok(Err(rejection)),
             };
             match dedup::find(txn, queue, dedup_id)? {
@@ -157,11 +158,10 @@ fn put_off(txn: &mut Txn<'_>, found: Found, due: u64) -> Result<(), Fault> {
     }
 }
 
-/// Writes a message anew where no receive scans it, if it stands in the fresh space: there its key is its place in a
-/// lane.
+/// Writes a message anew where no receive scans it, if it stands in the fresh lane: there its key is its place.
 fn hold(txn: &mut Txn<'_>, found: &Found) -> Result<Place, Fault> {
     let before = found.place;
-    if before.space == Space::Held {
+    if found.state.is_some_and(|state| state.return_number.is_some()) {
         return Ok(before);
     }
     let place = Place { space: Space::Held, ..before };

@@ -92,6 +92,7 @@ pub(crate) fn run(
         origin: Some(origin),
         dead_letter: Some(dead_letter),
         line: 0,
+        dedup_id: String::new(),
         expires_at_ms: 0,
         retry: None,
         dead_letter_queue: String::new(),

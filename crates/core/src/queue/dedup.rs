@@ -9,11 +9,16 @@ use crate::records::DedupRecord;
 use crate::reply::{Fault, PlaceRecord};
 use crate::txn::Txn;
 
-/// What a queue remembers under a dedup id. One whose message was purged is free.
+/// What a queue remembers under a dedup id. One whose window is over and whose message has finished is free, before
+/// its timer fires too; so is one whose message was purged.
 pub(crate) fn find(txn: &mut Txn<'_>, queue: QueueId, id: &str) -> Result<Option<DedupRecord>, Fault> {
     let Some(record) = stored(txn, queue, id)? else { return Ok(None) };
-    let purged = !record.finished && message::is_purged_away(txn, queue, record.place.sequence)?;
-    Ok((!purged).then_some(record))
+    let is_free = if record.finished {
+        txn.header.cluster_ms >= record.until_ms
+    } else {
+        message::is_purged_away(txn, queue, record.place.sequence)?
+    };
+    Ok((!is_free).then_some(record))
 }
 
 fn stored(txn: &Txn<'_>, queue: QueueId, id: &str) -> Result<Option<DedupRecord>, Fault> {
@@ -38,7 +43,7 @@ pub(crate) fn remember(txn: &mut Txn<'_>, place: Place, id: &str) -> Result<(), 
 /// The message born at `birth` has finished in its queue: its id is kept until the window is over.
 pub(crate) fn finish(txn: &mut Txn<'_>, queue: QueueId, id: &str, birth: PlaceRecord) -> Result<(), Fault> {
     let Some(record) = stored(txn, queue, id)?.filter(|record| record.place == birth) else { return Ok(()) };
-    if record.over || is_planted(Bug::DedupForgotten) {
+    if record.over || txn.header.cluster_ms >= record.until_ms || is_planted(Bug::DedupForgotten) {
         return forget(txn, queue, id);
     }
     txn.put(keys::dedup(queue, id), &DedupRecord { finished: true, ..record });

@@ -24,11 +24,14 @@ pub(crate) fn run(
     auto_create: bool,
     part: &Enqueue,
 ) -> Result<Result<Enqueued, Rejection>, Fault> {
+    let name = usize::try_from(part.queue).ok().and_then(|index| queues.get(index));
     let content = match check(part, txn.header.cluster_ms) {
+        Ok(_) if name.is_some_and(|name| name.name == part.dead_letter_queue) => {
+            return Ok(Err(invalid("dead_letter_queue", "expected another queue, but it is the queue itself")));
+        }
         Ok(content) => content,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    let name = usize::try_from(part.queue).ok().and_then(|index| queues.get(index));
     let id = match open(txn, name, auto_create)? {
         Ok(id) => id,
         Err(rejection) => return Ok(Err(rejection)),
@@ -45,16 +48,11 @@ pub(crate) fn run(
     if queue.config.closed {
         return Ok(Err(Rejection::QueueClosed((&queue.config.name).into())));
     }
-    if part.dead_letter_queue == queue.config.name.name && !part.dead_letter_queue.is_empty() {
-        return Ok(Err(invalid("dead_letter_queue", "expected another queue, but it is the queue itself")));
-    }
     if let Some(full) = bounds::passed(&queue.config, &queue.record, newcomers) {
         return Ok(Err(Rejection::Full(full)));
     }
-    let expires_at_ms = match expiry(part, available_at_ms, queue.config.ttl_ms()) {
-        Ok(expires_at_ms) => expires_at_ms,
-        Err(rejection) => return Ok(Err(rejection)),
-    };
+    let expires_at_ms = expiry(part, available_at_ms).or_else(|| after(available_at_ms, queue.config.ttl_ms()));
+    let expires_at_ms = expires_at_ms.unwrap_or_default();
     let (body, content) = store_content(txn, content);
     let message = MessageRecord {
         enqueued_at_ms: now,
@@ -139,17 +137,14 @@ pub(crate) fn put_ready(
     Ok(place)
 }
 
-/// When a message expires that is first ready at `available_at_ms`; 0: never.
-fn expiry(part: &Enqueue, available_at_ms: u64, queue_ttl_ms: u64) -> Result<u64, Rejection> {
-    let after = |ttl_ms: u64| (ttl_ms > 0).then(|| available_at_ms.saturating_add(ttl_ms));
-    let own = [after(part.ttl_ms), Some(part.expires_at_ms).filter(|at| *at > 0)].into_iter().flatten().min();
-    let Some(expires_at_ms) = own.or(after(queue_ttl_ms)) else { return Ok(0) };
-    if expires_at_ms <= available_at_ms {
-        let reason =
-            format!("expected a time after the message is ready, at {available_at_ms}, but got {expires_at_ms}");
-        return Err(invalid("expires_at", reason));
-    }
-    Ok(expires_at_ms)
+/// When a message expires that is first ready at `available_at_ms`, by what it says itself.
+fn expiry(part: &Enqueue, available_at_ms: u64) -> Option<u64> {
+    let absolute = Some(part.expires_at_ms).filter(|at| *at > 0);
+    after(available_at_ms, part.ttl_ms).into_iter().chain(absolute).min()
+}
+
+fn after(available_at_ms: u64, ttl_ms: u64) -> Option<u64> {
+    (ttl_ms > 0).then(|| available_at_ms.saturating_add(ttl_ms))
 }
 
 /// Checks a message against the limits that no configuration lifts.
@@ -178,6 +173,11 @@ fn check(part: &Enqueue, now: u64) -> Result<&Content, Rejection> {
             let reason = format!("expected at most {} ms once it is ready, but got {ttl}", limits::TTL_MAX_MS);
             return Err(invalid(field, reason));
         }
+    }
+    if let Some(expires_at_ms) = expiry(part, available_at_ms).filter(|at| *at <= available_at_ms) {
+        let reason =
+            format!("expected a time after the message is ready, at {available_at_ms}, but got {expires_at_ms}");
+        return Err(invalid("expires_at", reason));
     }
     most("group", limits::ID_BYTES, part.group.len())?;
     most("dedup_id", limits::ID_BYTES, part.dedup_id.len())?;

@@ -26,7 +26,8 @@ pub(crate) fn end(txn: &mut Txn<'_>, found: Found) -> Result<SettleOutcome, Faul
         OnExpired::Drop => {}
         OnExpired::DeadLetter => {
             if let Some(target) = dead_letter::target(txn, queue, &found.message)? {
-                return dead_letter::run(txn, found, &target, DeadReason::Expired);
+                dead_letter::run(txn, found, &target, DeadReason::Expired)?;
+                return Ok(SettleOutcome::Expired(Empty {}));
             }
         }
     }

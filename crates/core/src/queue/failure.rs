@@ -131,17 +131,16 @@ fn exhaust(
         Some(message) => message,
         None => settle::message(txn, held)?,
     };
-    let Some(target) = dead_letter::target(txn, held.place.queue, &message)? else {
-        return hold_at_cap(txn, held, state);
-    };
     match txn.queue_mut(held.place.queue)?.config.on_exhausted() {
-        OnExhausted::DeadLetter => {
-            dead_letter::run(txn, settle::found(held, message, state), &target, DeadReason::Attempts)
-        }
         OnExhausted::Drop => {
             finish::run(txn, &settle::found(held, message, state), Cause::Dropped)?;
-            Ok(SettleOutcome::Dropped(Empty {}))
+            return Ok(SettleOutcome::Dropped(Empty {}));
         }
+        OnExhausted::DeadLetter => {}
+    }
+    match dead_letter::target(txn, held.place.queue, &message)? {
+        Some(target) => dead_letter::run(txn, settle::found(held, message, state), &target, DeadReason::Attempts),
+        None => hold_at_cap(txn, held, state),
     }
 }
 

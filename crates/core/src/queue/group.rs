@@ -87,6 +87,9 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
             *counted = counted.saturating_add(1);
             return Ok(true);
         }
+        OnGroupFailure::DeadLetterGroup if next_in_line(txn, queue, group, record.line, u64::MAX)?.is_none() => {
+            advance(txn, queue, group, record)?;
+        }
         OnGroupFailure::DeadLetterGroup => {
             let drains_to = txn.queue_mut(queue)?.record.last_line;
             let drained = record.line;
@@ -187,37 +190,45 @@ pub(crate) fn due(txn: &mut Txn<'_>, place: Place, mut state: StateRecord) -> Re
     index::push_returned(txn, place, &mut state)
 }
 
-/// Moves the next of the first line that goes to the dead letters. Returns whether there is more to do.
+/// Goes on with the lines that go to the dead letters. Returns whether there is more to do.
 pub(crate) fn drain(txn: &mut Txn<'_>) -> Result<bool, Fault> {
     let (from, to) = keys::space(b'a');
-    let Some((key, _)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() else { return Ok(false) };
-    let (queue, group) =
-        keys::drained_group(&key).ok_or_else(|| broken("a group to move", &key, "the key does not parse"))?;
-    if txn.queue(queue)?.is_some()
-        && let Some(mut record) = stored(txn, queue, group)?.filter(|record| record.drains_to != 0)
-    {
-        for _ in 0..limits::TICK_DRAINED {
-            if txn.is_nearly_full() {
-                return Ok(true);
-            }
-            let Some((line, place)) = next_in_line(txn, queue, group, record.drained, record.drains_to)? else {
-                txn.overlay.delete(key.to_vec());
-                advance(txn, queue, group, record)?;
-                return Ok(!txn.overlay.scan(&from, &to, 1)?.is_empty());
-            };
-            let found = message::at(txn, place)?
-                .ok_or_else(|| broken("a message in a line", &keys::message(place), "there is none"))?;
-            let all_moved = record.line == record.drained;
-            if follow(txn, found)? && all_moved {
-                record.line = line;
-            }
-            record.drained = line;
-            txn.put(keys::group(queue, group), &record);
+    let mut budget = limits::TICK_DRAINED;
+    while let Some((key, _)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() {
+        let (queue, group) =
+            keys::drained_group(&key).ok_or_else(|| broken("a group to move", &key, "the key does not parse"))?;
+        if drain_line(txn, queue, group, &mut budget)? {
+            return Ok(true);
         }
-        return Ok(true);
+        txn.overlay.delete(key.to_vec());
     }
-    txn.overlay.delete(key.to_vec());
-    Ok(!txn.overlay.scan(&from, &to, 1)?.is_empty())
+    Ok(false)
+}
+
+/// Moves what follows a head, as far as the budget goes. Returns whether there is more to do.
+fn drain_line(txn: &mut Txn<'_>, queue: QueueId, group: &str, budget: &mut usize) -> Result<bool, Fault> {
+    if txn.queue(queue)?.is_none() {
+        return Ok(false);
+    }
+    let Some(mut record) = stored(txn, queue, group)?.filter(|record| record.drains_to != 0) else {
+        return Ok(false);
+    };
+    while let Some((line, place)) = next_in_line(txn, queue, group, record.drained, record.drains_to)? {
+        if *budget == 0 || txn.is_nearly_full() {
+            return Ok(true);
+        }
+        *budget = budget.saturating_sub(1);
+        let found = message::at(txn, place)?
+            .ok_or_else(|| broken("a message in a line", &keys::message(place), "there is none"))?;
+        let all_moved = record.line == record.drained;
+        if follow(txn, found)? && all_moved {
+            record.line = line;
+        }
+        record.drained = line;
+        txn.put(keys::group(queue, group), &record);
+    }
+    advance(txn, queue, group, record)?;
+    Ok(false)
 }
 
 /// Moves one of a line after its head. Returns false where it stays: dead letters of other queues may stand in a line

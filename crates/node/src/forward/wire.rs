@@ -175,6 +175,8 @@ fn of_delivery(delivery: Delivery) -> pb::PolledMessage {
         lease_remaining_ms: delivery.remaining_ms,
         receive_count: delivery.receive_count,
         failures: delivery.failures,
+        group: delivery.group,
+        priority: delivery.priority.into(),
     }
 }
 
@@ -189,6 +191,8 @@ fn to_delivery(message: pb::PolledMessage) -> Result<Delivery, String> {
         receive_count: message.receive_count,
         failures: message.failures,
         dead_letter: message.dead_letter.map(to_dead_letter).transpose()?,
+        group: message.group,
+        priority: u8::try_from(message.priority).map_err(|error| error.to_string())?,
     })
 }
 
@@ -196,6 +200,8 @@ fn of_dead_letter(letter: DeadLetter) -> pb::DeadLetter {
     let reason = match letter.reason {
         DeadReason::Attempts => Reason::Attempts,
         DeadReason::Rejected => Reason::Rejected,
+        DeadReason::Expired => Reason::Expired,
+        DeadReason::Group => Reason::Group,
     };
     pb::DeadLetter {
         namespace: letter.source.namespace,
@@ -211,6 +217,8 @@ fn to_dead_letter(letter: pb::DeadLetter) -> Result<DeadLetter, String> {
     let reason = match letter.reason() {
         Reason::Attempts => DeadReason::Attempts,
         Reason::Rejected => DeadReason::Rejected,
+        Reason::Expired => DeadReason::Expired,
+        Reason::Group => DeadReason::Group,
         Reason::Unspecified => return Err(format!("a dead letter has reason {}", letter.reason)),
     };
     Ok(DeadLetter {
@@ -241,13 +249,15 @@ mod tests {
             receive_count: 2,
             failures: 1,
             dead_letter,
+            group: "table 4".into(),
+            priority: 7,
         }
     }
 
     #[test]
     fn deliveries_come_through_unchanged() {
         let source = QueueRef { namespace: "default".into(), name: "orders".into() };
-        for reason in [DeadReason::Attempts, DeadReason::Rejected] {
+        for reason in [DeadReason::Attempts, DeadReason::Rejected, DeadReason::Expired, DeadReason::Group] {
             let letter = DeadLetter { source: source.clone(), reason, at: Timestamp(5), receive_count: 6, failures: 5 };
             for dead_letter in [None, Some(letter)] {
                 let sent = Deliveries {

@@ -22,7 +22,7 @@ fn commit(acked: &[&Delivery], names: &[&str]) -> Command {
         commit.enqueue.push(Enqueue { queue: number as u32, message, ..Enqueue::default() });
     }
     for delivery in acked {
-        commit.settle.push(Settle { token: delivery.token.clone(), verdict: Some(Verdict::Ack(Ack {})) });
+        commit.settle.push(Settle { token: delivery.token.clone(), verdict: Some(Verdict::Ack(Ack::default())) });
     }
     Command::Commit(commit)
 }

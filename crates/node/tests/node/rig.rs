@@ -98,7 +98,7 @@ impl Rig {
     }
 
     pub(crate) async fn ack(&self, delivery: &Delivery) -> SettleOutcome {
-        self.settle(delivery, Verdict::Ack(Ack {})).await
+        self.settle(delivery, Verdict::Ack(Ack::default())).await
     }
 
     pub(crate) async fn create(&self, name: &str, settings: QueueSettings) {
@@ -140,7 +140,7 @@ pub(crate) fn enqueue(name: &str, bodies: &[&str], delay_ms: u64) -> Command {
         queue: 0,
         message: Some(Content { body: Bytes::copy_from_slice(body.as_bytes()), ..Content::default() }),
         delay_ms,
-        deliver_at_ms: 0,
+        ..Enqueue::default()
     };
     let enqueue = bodies.iter().map(part).collect();
     Command::Commit(Commit { queues: vec![queue(name)], enqueue, auto_create: true, ..Commit::default() })
