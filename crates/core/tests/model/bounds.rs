@@ -65,7 +65,7 @@ impl Queue {
             let waiting = self.count(|state| matches!(state, State::Ready(_) | State::Blocked { .. }));
             // (waiting + 1) / rate > max_wait, in whole numbers.
             if (u128::from(waiting) + 1) * rate.ms > u128::from(max_wait) * rate.messages {
-                let wait = rate.time_for(u128::from(waiting)) as u64;
+                let wait = rate.time_for(u128::from(waiting) + 1) as u64;
                 let limit = rate.messages_in(u128::from(max_wait)) as u64;
                 return Some(self.full("max_wait", max_wait, wait, retry_after(Some(rate), waiting, limit)));
             }

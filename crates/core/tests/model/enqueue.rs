@@ -31,9 +31,6 @@ impl Model {
         if enqueue.ttl_ms > FAR {
             return Err(invalid("ttl"));
         }
-        if enqueue.expires_at_ms != 0 && enqueue.expires_at_ms <= available_at {
-            return Err(invalid("expires_at"));
-        }
         if let Some(retry) = &enqueue.retry {
             retry_is_legal(retry)?;
         }
@@ -46,7 +43,27 @@ impl Model {
         if *own_grave == name.name {
             return Err(invalid("dead_letter_queue"));
         }
+        let known = self.queues.len();
         let index = self.queue_to_fill(name, commit.auto_create)?;
+        let result = self.admit(index, enqueue, content, available_at);
+        if result.is_err() {
+            // Nothing happened: no queue was made.
+            self.queues.truncate(known);
+        }
+        result.map(|enqueued| (index, enqueued))
+    }
+
+    /// The message comes to its queue: a duplicate before all, then what a queue may say against it.
+    fn admit(
+        &mut self,
+        index: usize,
+        enqueue: &Enqueue,
+        content: Content,
+        available_at: u64,
+    ) -> Result<Enqueued, Rejection> {
+        let now = self.clock.cluster;
+        let priority = enqueue.priority.unwrap_or(PRIORITY.into());
+        let own_grave = &enqueue.dead_letter_queue;
         let queue = &mut self.queues[index];
         if !enqueue.dedup_id.is_empty()
             && let Some(known) = queue.remembers(&enqueue.dedup_id, now)
@@ -57,7 +74,10 @@ impl Model {
                 Some(_) | None => now,
             };
             queue.counters.duplicates += 1;
-            return Ok((index, Enqueued { place, available_at_ms, duplicate: true }));
+            return Ok(Enqueued { place, available_at_ms, duplicate: true });
+        }
+        if enqueue.expires_at_ms != 0 && enqueue.expires_at_ms <= available_at {
+            return Err(invalid("expires_at"));
         }
         if queue.closed {
             return Err(Rejection::QueueClosed(queue.named()));
@@ -104,9 +124,7 @@ impl Model {
             let priority = priority as u8;
             queue.dedup.push(Remembered { dedup_id, space, priority, sequence, until, finished: false });
         }
-        let enqueued =
-            Enqueued { place: PlaceRecord::from(place(space)), available_at_ms: available_at, duplicate: false };
-        Ok((index, enqueued))
+        Ok(Enqueued { place: PlaceRecord::from(place(space)), available_at_ms: available_at, duplicate: false })
     }
 
     fn put(&mut self, index: usize, sequence: u64, state: State) {

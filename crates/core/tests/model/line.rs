@@ -163,7 +163,6 @@ impl Model {
         queue.next_sequence += 1;
         let mut message = Message::new(old.id, Space::Fresh, sequence, old.content, now);
         message.group = old.group;
-        message.dedup_id = old.dedup_id;
         message.history = old.history;
         message.dead_letter = Some(DeadLetter {
             source,
