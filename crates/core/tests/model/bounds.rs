@@ -42,8 +42,9 @@ impl Queue {
     pub(crate) fn bound_passed(&self, size: u64, priority: u8, is_delayed: bool, now: u64) -> Option<Full> {
         let rate = self.rate(now);
         if let Some((bound, limit, held)) = self.size_bound_passed(size) {
-            // In messages; of a bound in bytes, messages of the mean size held.
+            // In messages; of a bound in bytes, messages of the mean size held, if there are any.
             let (depth, mean) = (self.depth(), (self.bytes() / self.depth().max(1)).max(1));
+            let rate = rate.filter(|_| depth > 0);
             let messages = if bound == "max_bytes" { limit / mean } else { limit };
             return Some(self.full(bound, limit, held, retry_after(rate, depth, messages)));
         }

@@ -31,6 +31,9 @@ impl Model {
         if enqueue.ttl_ms > FAR {
             return Err(invalid("ttl"));
         }
+        if enqueue.expires_at_ms != 0 && enqueue.expires_at_ms <= available_at {
+            return Err(invalid("expires_at"));
+        }
         if let Some(retry) = &enqueue.retry {
             retry_is_legal(retry)?;
         }
@@ -64,21 +67,15 @@ impl Model {
         let now = self.clock.cluster;
         let priority = enqueue.priority.unwrap_or(PRIORITY.into());
         let own_grave = &enqueue.dead_letter_queue;
+        let queue = &self.queues[index];
+        if let Some(known) = queue.remembers(&enqueue.dedup_id, now) {
+            // When it is ready, wherever it is now.
+            let id = queue.birth(known);
+            let due = self.get(id).and_then(|message| message.due).map_or(now, |due| due.0);
+            self.queues[index].counters.duplicates += 1;
+            return Ok(Enqueued { place: PlaceRecord::from(id.origin), available_at_ms: due, duplicate: true });
+        }
         let queue = &mut self.queues[index];
-        if !enqueue.dedup_id.is_empty()
-            && let Some(known) = queue.remembers(&enqueue.dedup_id, now)
-        {
-            let place = PlaceRecord::from(queue.birth(known).origin);
-            let available_at_ms = match queue.message(known.sequence).map(|message| &message.state) {
-                Some(State::Delayed(Due::At(due))) => *due,
-                Some(_) | None => now,
-            };
-            queue.counters.duplicates += 1;
-            return Ok(Enqueued { place, available_at_ms, duplicate: true });
-        }
-        if enqueue.expires_at_ms != 0 && enqueue.expires_at_ms <= available_at {
-            return Err(invalid("expires_at"));
-        }
         if queue.closed {
             return Err(Rejection::QueueClosed(queue.named()));
         }

@@ -75,7 +75,7 @@ impl Model {
             || queue.doomed_groups.iter().any(|(doomed, _)| doomed == group)
     }
 
-    fn first_of_line(&self, index: usize, group: &str) -> Option<&Message> {
+    pub(super) fn first_of_line(&self, index: usize, group: &str) -> Option<&Message> {
         let joined = self.queues[index].messages.iter().filter(|message| message.line > 0 && message.group == group);
         joined.min_by_key(|message| message.line)
     }
