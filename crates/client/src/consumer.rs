@@ -82,8 +82,8 @@ impl ConsumerBuilder {
     }
 }
 
-/// Receives from one queue, or several, over a stream of its own: deliveries come by themselves, so many at a time as the prefetch says,
-/// and settlements and extensions ride back on the stream, what is at hand in one request.
+/// Receives from one queue, or several, over a stream of its own: deliveries come by themselves, so many at a time as the
+/// prefetch says, and settlements and extensions ride back on the stream, what is at hand in one request.
 ///
 /// A lost connection is opened anew, to the node that leads; settlements that are not answered go out again under their old
 /// request id. Deliveries that are held stay good over that, as long as their leases last.

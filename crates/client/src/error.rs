@@ -125,7 +125,8 @@ impl Refusal {
         self.metadata.get("receive_count")?.parse().ok()
     }
 
-    /// The part of a [`Commit`](crate::Commit), or of a list sent all or nothing, for whose sake the whole was refused; `None` where it was no part's.
+    /// The part of a [`Commit`](crate::Commit), or of a list sent all or nothing, for whose sake the whole was refused;
+    /// `None` where it was no part's.
     pub fn part(&self) -> Option<Part> {
         Part::parse(self.metadata.get("part")?, self.metadata.get("index")?)
     }
