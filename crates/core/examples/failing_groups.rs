@@ -41,7 +41,12 @@ impl Machine {
         let entry = Entry::new(Timestamp(now), vec![Request::anonymous(command)]);
         let outcome = apply(&self.view, LogPosition { term: 1, index: self.index }, &entry)?;
         self.view.commit(&outcome.writes);
-        outcome.replies.into_iter().next().ok_or("expected a reply")?.map_err(|rejection| format!("{rejection:?}").into())
+        outcome
+            .replies
+            .into_iter()
+            .next()
+            .ok_or("expected a reply")?
+            .map_err(|rejection| format!("{rejection:?}").into())
     }
 
     fn receive(&mut self, now: u64, max: u32) -> Result<Vec<Delivery>, Error> {
