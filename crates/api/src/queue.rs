@@ -202,8 +202,8 @@ impl QueueService for QueueApi {
 
     async fn receive(&self, request: Request<v1::ReceiveRequest>) -> Result<Response<v1::ReceiveResponse>, Status> {
         let (deadline, timeout) = (call::deadline(request.metadata()), call::timeout(request.metadata()));
-        let wire = request.into_inner();
-        let (id, repeat) = field::request_id(wire.request_id)?;
+        let mut wire = request.into_inner();
+        let (id, repeat) = field::request_id(wire.request_id.take())?;
         let (receive, wait) = receive::receive(wire)?;
         let wait = deadline.map_or(wait, |deadline| wait.min(call::wait_within(deadline)));
         let auto_create = self.waits_for_queues(&receive, timeout).await?;
@@ -273,8 +273,8 @@ impl QueueService for QueueApi {
         let (state, after) = (message::message_state(state)?, field::cursor(&page_token)?);
         let mut limit = call::page_size(page_size)?;
         let (messages, next, origin) = loop {
-            let (queue, after, filter) = (queue.clone(), after.clone(), filter.clone());
-            let query = Query::Peek { queue, state, after, limit, filter };
+            let (name, after, filter) = (queue.clone(), after.clone(), filter.clone());
+            let query = Query::Peek { queue: name, state, after, limit, filter };
             let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
             let Answer::Messages(page) = answer else { return Err(Refusal::mismatch("a page of messages").into()) };
             let Some(Page { messages, next }) = page else {
