@@ -20,8 +20,6 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(super) const CAUGHT_UP: u64 = 64;
 /// A member that was not heard for so long is not alive.
 const ALIVE: Duration = Duration::from_secs(3);
-/// A node whose wall clock is further off the median should not lead.
-const CLOCK_OFF_MS: i64 = 2_000;
 
 /// Runs until the node stops.
 pub(crate) async fn run(peering: Peering, mut stop: watch::Receiver<bool>) {
@@ -36,7 +34,7 @@ async fn care(peering: &Peering) {
     let Ok(node) = peering.node() else { return };
     let mut may_campaign = true;
     loop {
-        let off = node.peers.wall_ahead_ms().abs() > CLOCK_OFF_MS;
+        let off = node.peers.wall_is_off();
         if *node.cleared.borrow() && may_campaign == off {
             may_campaign = !off;
             node.membership.allow_elections(may_campaign);
