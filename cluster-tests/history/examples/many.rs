@@ -1,6 +1,7 @@
 //! Makes a legal history of many operations and judges it: how long that takes, and in how much memory.
 //!
-//! `cargo run --release -p ticketrail-history --example many -- 10000000`
+//! `cargo run --release -p ticketrail-history --example many -- 10000000`, and `… -- 10000000 whole` for clients that use all
+//! that a queue can do.
 
 use std::time::Instant;
 
@@ -13,11 +14,12 @@ use ticketrail_history::run;
 
 fn main() -> anyhow::Result<()> {
     let ops = std::env::args().nth(1).context("expected how many operations, such as 10000000")?.parse()?;
+    let whole = std::env::args().nth(2).is_some_and(|word| word == "whole");
     let dir = tempfile::tempdir()?;
     let begin = Instant::now();
     let mut history = JsonLines::create(&dir.path().join(run::HISTORY))?;
     let mut audit = JsonLines::create(&dir.path().join(run::AUDIT))?;
-    let options = Options { seed: 1, ops, clients: 64, queues: 4, backlog: 10_000 };
+    let options = Options { seed: 1, ops, clients: 64, queues: 4, backlog: 10_000, whole };
     let meta = generate(options, &mut |line| match line {
         Line::Event(event) => history.write(&*event),
         Line::Audit(line) => audit.write(&*line),

@@ -1,10 +1,10 @@
 //! A run, ready to be judged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::format::{ChainLine, Kind, Meta, NemesisLine};
+use crate::format::{ChainLine, Kind, Meta, NemesisLine, OnGroup, QueueName, Remains};
 use crate::index::Index;
-use crate::story::{Got, Story};
+use crate::story::{CancelTold, End, Got, OpRow, Story};
 
 /// Nanoseconds of a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
@@ -25,6 +25,12 @@ pub struct Case {
     /// When there may have been no leader, in nanoseconds: from, to, and all such time before.
     outages: Vec<(u64, u64, u64)>,
     bounds: HashMap<u32, Bounds>,
+    /// Queues from which messages may have been taken at most once without anybody being told.
+    takers: HashSet<u32>,
+    /// Queues that were purged or removed, or may have been.
+    swept: HashSet<u32>,
+    /// The dead-letter queues that queues were given by their settings.
+    dead_letters: HashMap<u32, Vec<String>>,
 }
 
 /// The least and the most that a queue's settings were during a run.
@@ -36,11 +42,27 @@ pub struct Bounds {
     pub attempts: (u32, u32),
     /// The shortest failure window in milliseconds.
     pub window: u64,
+    /// The time to live of messages without one, in milliseconds; `u64::MAX`: none.
+    pub ttl: (u64, u64),
+    /// For how long dedup ids are remembered, in milliseconds.
+    pub dedup: (u64, u64),
+    /// Whether the group of a dead letter may ever have followed it.
+    pub follows: bool,
+    /// Whether messages may ever have been dropped at the end of their attempts.
+    pub drops: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { lease: (60_000, 60_000), attempts: (5, 5), window: 86_400_000 }
+        Self {
+            lease: (60_000, 60_000),
+            attempts: (5, 5),
+            window: 86_400_000,
+            ttl: (u64::MAX, u64::MAX),
+            dedup: (3_600_000, 3_600_000),
+            follows: false,
+            drops: false,
+        }
     }
 }
 
@@ -49,7 +71,22 @@ impl Case {
     pub fn new(story: Story, meta: Meta, nemesis: Vec<NemesisLine>, chains: Vec<(String, Vec<ChainLine>)>) -> Self {
         let index = Index::of(&story);
         let (outages, bounds) = (outages(&story), bounds(&story));
-        Self { story, index, nemesis, chains, meta, outages, bounds }
+        let takes = |op: &&OpRow| {
+            let auto = story.extra_of(op).is_some_and(|extra| extra.auto);
+            auto && (op.end == End::Info || op.replayed)
+        };
+        let queues = |op: &OpRow| {
+            let then = story.extra_of(op).map(|extra| extra.then.clone()).unwrap_or_default();
+            then.into_iter().chain(Some(op.queue))
+        };
+        let takers = story.ops.iter().filter(takes).flat_map(queues).collect();
+        let removed = |op: &&OpRow| matches!(op.kind, Kind::Purge | Kind::Delete) && op.end != End::Fail;
+        let swept = story.ops.iter().filter(removed).map(|op| op.queue).collect();
+        let mut dead_letters: HashMap<u32, Vec<String>> = HashMap::new();
+        for (op, set) in &story.settings {
+            dead_letters.entry(story.ops[*op as usize].queue).or_default().extend(set.dlq.clone());
+        }
+        Self { story, index, nemesis, chains, meta, outages, bounds, takers, swept, dead_letters }
     }
 
     /// How far cluster time and the clients' clock may drift apart within `span` nanoseconds, jumps included.
@@ -70,6 +107,51 @@ impl Case {
     /// What a queue's settings were during the run.
     pub fn bounds(&self, queue: u32) -> Bounds {
         self.bounds.get(&queue).copied().unwrap_or_default()
+    }
+
+    /// The least and the most failures that make a message of this value in a queue a dead letter.
+    pub fn attempts(&self, v: u64, queue: u32) -> (u32, u32) {
+        let sent = self.index.sent(v).map(|sent| &self.story.sent[sent as usize]);
+        match sent.and_then(|sent| sent.m.more.as_ref()).and_then(|more| more.tries) {
+            Some(0) => (u32::MAX, u32::MAX),
+            Some(tries) => (tries, tries),
+            None => self.bounds(queue).attempts,
+        }
+    }
+
+    /// Whether a message, by its place in the story, may leave its queue without anybody having been told of it: it can
+    /// expire or be dropped, somebody may have cancelled it, it was taken at most once and lost on its way, or purged.
+    pub fn may_vanish(&self, sent: u32) -> bool {
+        let message = &self.story.sent[sent as usize];
+        let expires = message.m.more.as_ref().is_some_and(|more| more.ttl != 0 || more.x != 0);
+        let homes = self.homes(sent);
+        let lost = |queue: &u32| self.takers.contains(queue) || self.swept.contains(queue) || self.bounds(*queue).drops;
+        expires
+            || homes.iter().any(lost)
+            || self.bounds(message.queue).ttl.0 != u64::MAX
+            || self.may_be_cancelled(sent, u64::MAX)
+    }
+
+    /// The queues in which a message, by its place in the story, may be: the one where it was put, and those of its dead
+    /// letters.
+    pub fn homes(&self, sent: u32) -> Vec<u32> {
+        let message = &self.story.sent[sent as usize];
+        let Some(name) = self.story.queue_name(message.queue) else { return vec![message.queue] };
+        let own = message.m.more.as_ref().map(|more| more.dlq.clone()).filter(|own| !own.is_empty());
+        let derived = Some(format!("{}.dlq", name.name()));
+        let set = self.dead_letters.get(&message.queue).into_iter().flatten().cloned();
+        let names = own.into_iter().chain(derived).chain(set);
+        let number = |dead: String| self.story.queue_number(&QueueName::new(name.namespace(), &dead));
+        std::iter::once(message.queue).chain(names.filter_map(number)).collect()
+    }
+
+    /// Whether somebody may have cancelled a message before `t`.
+    pub fn may_be_cancelled(&self, sent: u32, t: u64) -> bool {
+        self.index.cancels(&self.story, sent).any(|cancel| {
+            let op = &self.story.ops[cancel.op as usize];
+            let told = matches!(cancel.told, CancelTold::Nothing | CancelTold::Cancelled(_));
+            op.t0 < t && told && op.end != End::Fail
+        })
     }
 
     /// What the lease of a delivery was for, in nanoseconds: as it was asked for, or else what was left of it when the
@@ -120,13 +202,17 @@ fn bounds(story: &Story) -> HashMap<u32, Bounds> {
     for (op, set) in &story.settings {
         let row = &story.ops[*op as usize];
         let attempts = |max: u32| if max == 0 { u32::MAX } else { max };
+        let ttl = |ttl: u64| if ttl == 0 { u64::MAX } else { ttl };
         let known = bounds.entry(row.queue).or_insert_with(|| {
             // A queue that is made with settings may never have had the defaults.
             let default = Bounds::default();
             if row.kind == Kind::Create && row.is_ok() {
                 let lease = set.lease.unwrap_or(default.lease.0);
                 let most = set.max_attempts.map_or(default.attempts.0, attempts);
-                Bounds { lease: (lease, lease), attempts: (most, most), window: set.window.unwrap_or(default.window) }
+                let (ttl, dedup) = (set.ttl.map_or(u64::MAX, ttl), set.dedup.unwrap_or(default.dedup.0));
+                let window = set.window.unwrap_or(default.window);
+                let (ttl, dedup) = ((ttl, ttl), (dedup, dedup));
+                Bounds { lease: (lease, lease), attempts: (most, most), window, ttl, dedup, ..default }
             } else {
                 default
             }
@@ -140,6 +226,14 @@ fn bounds(story: &Story) -> HashMap<u32, Bounds> {
         if let Some(window) = set.window {
             known.window = known.window.min(window);
         }
+        if let Some(ttl) = set.ttl.map(ttl) {
+            known.ttl = (known.ttl.0.min(ttl), known.ttl.1.max(ttl));
+        }
+        if let Some(dedup) = set.dedup {
+            known.dedup = (known.dedup.0.min(dedup), known.dedup.1.max(dedup));
+        }
+        known.drops |= set.on_exhausted == Some(Remains::Nothing);
+        known.follows |= set.on_group == Some(OnGroup::Follow);
     }
     // A queue that is removed and made anew has the defaults again.
     for op in story.ops.iter().filter(|op| op.kind == Kind::Delete) {
@@ -148,6 +242,8 @@ fn bounds(story: &Story) -> HashMap<u32, Bounds> {
             known.lease = (known.lease.0.min(default.lease.0), known.lease.1.max(default.lease.1));
             known.attempts = (known.attempts.0.min(default.attempts.0), known.attempts.1.max(default.attempts.1));
             known.window = known.window.min(default.window);
+            known.ttl = (known.ttl.0, u64::MAX);
+            known.dedup = (known.dedup.0.min(default.dedup.0), known.dedup.1.max(default.dedup.1));
         }
     }
     bounds

@@ -8,12 +8,16 @@ mod clock;
 mod commits;
 mod conservation;
 mod dead_letters;
+mod dedup_ids;
 mod early;
 mod fencing;
+mod gone;
+mod group_order;
 mod liveness;
 mod lost;
 mod one_lease;
 mod phantom;
+mod priorities;
 mod reads;
 mod realtime;
 mod receive_count;
@@ -23,10 +27,12 @@ mod replicas;
 mod request_ids;
 mod resolution;
 mod shape;
+mod too_late;
 mod unique;
 mod vacuity;
 
 use crate::case::Case;
+use crate::fates::{Fates, Turn};
 use crate::format::AuditLine;
 use crate::leases::Leases;
 use crate::model::{Model, Stop};
@@ -56,6 +62,10 @@ pub struct Applying<'a> {
     pub op: Option<u32>,
     /// The leases before it.
     pub leases: &'a Leases,
+    /// What it did to which message, as the log says.
+    pub turns: &'a [Turn],
+    /// What the log says of messages, after it.
+    pub fates: &'a Fates,
     /// The reference model after it; absent once the model could not go on.
     pub model: Option<&'a Model>,
     /// Why the model could not go on, at the request at which it stopped.
@@ -123,8 +133,13 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(ack_final::AckFinal),
         Box::new(receive_count::ReceiveCount),
         Box::new(dead_letters::DeadLetters),
+        Box::new(group_order::GroupOrder::default()),
         Box::new(request_ids::RequestIds::default()),
+        Box::new(dedup_ids::DedupIds::default()),
         Box::new(early::Early),
+        Box::new(gone::Gone),
+        Box::new(too_late::TooLate),
+        Box::new(priorities::Priorities::default()),
         Box::new(commits::Commits),
         Box::new(conservation::Conservation),
         Box::new(reads::Reads::default()),

@@ -15,12 +15,17 @@ mod event;
 mod meta;
 mod names;
 mod nemesis;
+mod settings;
 mod told;
 
-pub use audit::{Applied, AuditLine, ChainLine, Command, ExpiredLease, Grant};
-pub use call::{Call, EnqueuePart, Kind, NewMessage, Settings, Settle, Verdict};
+pub use audit::{Applied, AuditLine, ChainLine, Command, ExpiredLease, Grant, TakenOut};
+pub use call::{Call, EnqueuePart, Kind, More, NewMessage, NewTime, Output, Settle, Target, Verdict};
 pub use event::{Event, Op, What};
 pub use meta::{Expect, Meta};
 pub use names::{Hash, MessageId, NameError, Position, QueueName, Rid, Token, body, fingerprint};
 pub use nemesis::{NemesisLine, Phase};
-pub use told::{Answer, DeadLetter, Delivery, EnqueueOutcome, Info, MessageState, Refusal, SettleOutcome, Stats, Told};
+pub use settings::{OnGroup, Remains, Settings};
+pub use told::{
+    Answer, CancelOutcome, DeadLetter, Delivery, Done, EnqueueOutcome, Info, MessageState, Refusal, SettleOutcome,
+    Stats, Taken, TimeOutcome, Told,
+};

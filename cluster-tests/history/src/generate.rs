@@ -1,14 +1,20 @@
 //! Makes legal histories from a seed, by the reference model run forward: clients that enqueue, receive, settle and
-//! commit at the same time, with answers that get lost, leases that run out, repeats, refusals and changes of leader.
+//! commit at the same time, with answers that get lost, leases that run out, repeats, refusals and changes of leader; on
+//! demand with all that a queue can do.
+
+mod choice;
+mod random;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::format::{
-    Answer, Applied, AuditLine, Call, Command, Delivery, EnqueuePart, Event, ExpiredLease, Meta, NewMessage, Op,
-    Position, QueueName, Refusal, Rid, Settings, Settle, Token, Told, Verdict, What, fingerprint,
+    Answer, Applied, AuditLine, Call, Command, Delivery, EnqueueOutcome, EnqueuePart, Event, ExpiredLease, Meta, Op,
+    Position, QueueName, Refusal, Rid, Taken, Target, Token, Told, What,
 };
-use crate::model::Model;
+use crate::model::{Asked, Model, Shown};
+
+pub use random::Random;
 
 /// What to make.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +29,8 @@ pub struct Options {
     pub queues: u64,
     /// Messages that wait at most, about.
     pub backlog: u64,
+    /// Whether clients use all that a queue can do: groups, priorities, dedup ids, times to live, cancels and the rest.
+    pub whole: bool,
 }
 
 /// A line of a run.
@@ -32,36 +40,6 @@ pub enum Line {
     Event(Box<Event>),
     /// Of `audit.jsonl`.
     Audit(Box<AuditLine>),
-}
-
-/// Random numbers from a seed: SplitMix64.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// The numbers of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Any number.
-    pub fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which must be above 0.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.any() % n
-    }
-
-    /// True so often, of a thousand times.
-    pub fn chance(&mut self, of_thousand: u64) -> bool {
-        self.below(1_000) < of_thousand
-    }
 }
 
 /// What becomes of an operation's answer.
@@ -99,6 +77,8 @@ struct Client {
     pending: Option<Pending>,
     held: VecDeque<(Token, crate::format::MessageId)>,
     seen: Option<crate::format::MessageId>,
+    /// Messages of its own that it may cancel or put at another time.
+    own: VecDeque<Target>,
 }
 
 /// Where cluster time begins, in milliseconds.
@@ -153,21 +133,7 @@ pub fn generate(options: Options, sink: &mut dyn FnMut(Line)) -> Result<Meta, St
     };
     run.entry(vec![(None, 0, Command::Init)])?;
     for number in 0..options.queues {
-        let set = Settings {
-            lease: Some(5_000),
-            max_attempts: Some(3),
-            base: Some(100),
-            cap: Some(2_000),
-            max_depth: Some(1_000_000),
-            ..Settings::default()
-        };
-        let op = Op(run.next_op);
-        run.next_op += 1;
-        run.event(u32::MAX, op, What::Invoke { rid: None, call: Call::Create { q: queue(number), set: set.clone() } });
-        run.entry(vec![(None, 0, Command::Create { q: queue(number), set })])?;
-        let (cp, ts) = (Some(Position { index: run.index, ordinal: 0 }), run.model.now());
-        let answer = Answer::Changed { q: number + 1 };
-        run.event(u32::MAX, op, What::Ok(Told { cp, ts, node: 1, term: 1, replayed: false, answer }));
+        run.admin(Call::Create { q: queue(number), set: choice::settings(options, number) })?;
     }
     for _ in 0..options.clients {
         let client = run.new_client();
@@ -188,7 +154,7 @@ impl Run<'_> {
     fn new_client(&mut self) -> Client {
         let p = self.next_client;
         self.next_client += 1;
-        Client { p, session: 0, seq: 0, pending: None, held: VecDeque::new(), seen: None }
+        Client { p, session: 0, seq: 0, pending: None, held: VecDeque::new(), seen: None, own: VecDeque::new() }
     }
 
     fn event(&mut self, p: u32, op: Op, what: What) {
@@ -197,12 +163,38 @@ impl Run<'_> {
         (self.sink)(Line::Event(Box::new(event)));
     }
 
+    /// A call of nobody's, which is answered at once.
+    fn admin(&mut self, call: Call) -> Result<(), String> {
+        let op = Op(self.next_op);
+        self.next_op += 1;
+        let c = command(&call);
+        self.event(u32::MAX, op, What::Invoke { rid: None, call });
+        let r = self.entry(vec![(None, 0, c)])?.pop();
+        let what = match r {
+            Some(Applied::Refused(refusal)) => What::Fail(refusal),
+            Some(Applied::Removed { n }) => self.told_admin(Answer::Removed { n }),
+            Some(Applied::Changed { q }) => self.told_admin(Answer::Changed { q }),
+            _ => self.told_admin(Answer::Changed { q: 0 }),
+        };
+        self.event(u32::MAX, op, what);
+        Ok(())
+    }
+
+    fn told_admin(&self, answer: Answer) -> What {
+        let (cp, ts) = (Some(Position { index: self.index, ordinal: 0 }), self.model.now());
+        What::Ok(Told { cp, ts, node: self.term, term: self.term, replayed: false, answer })
+    }
+
     fn now(&self) -> u64 {
         EPOCH + self.t / 1_000_000
     }
 
     fn work(&mut self) -> Result<(), String> {
         while self.begun < self.options.ops {
+            if self.options.whole && self.random.below(2_000) == 0 && self.t >= self.down_until {
+                let call = self.choose_admin();
+                self.admin(call)?;
+            }
             self.step()?;
         }
         Ok(())
@@ -211,6 +203,13 @@ impl Run<'_> {
     /// Receives until nothing is left. Whether that came to an end.
     fn drain(&mut self) -> Result<bool, String> {
         self.draining = true;
+        while self.t < self.down_until {
+            self.t += 10_000_000;
+        }
+        for q in self.model.queue_names() {
+            self.admin(Call::Resume { q: q.clone() })?;
+            self.admin(Call::Reopen { q })?;
+        }
         for _ in 0..self.options.ops * 20 + 1_000_000 {
             // Once nothing is there, nobody begins anything; what was asked is still answered.
             self.closing = self.model.depth() == 0;
@@ -225,7 +224,7 @@ impl Run<'_> {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        self.t += self.random.below(20_000) + 1;
+        self.t += self.random.below(if self.options.whole { 2_000_000 } else { 20_000 }) + 1;
         if self.t.saturating_sub(self.last_system) > 50_000_000 {
             self.last_system = self.t;
             self.system()?;
@@ -289,94 +288,38 @@ impl Run<'_> {
         let client = &mut self.clients[number];
         let rid = (client.session != 0 && !call.kind().is_read()).then(|| {
             client.seq += 1;
-            Rid { session: client.session, seq: client.seq }
+            Rid::of(client.session, client.seq)
         });
+        let free = self.options.whole && rid.is_some() && self.random.chance(50);
+        let rid = if free { Some(Rid::token(self.random.any(), self.random.any())) } else { rid };
+        let client = &mut self.clients[number];
         let p = client.p;
         client.pending = Some(Pending { op, rid, call: call.clone(), fate, told: None, attempts: 0 });
         self.event(p, op, What::Invoke { rid, call });
     }
 
-    fn choose(&mut self, number: usize) -> Call {
-        let q = queue(self.random.below(self.options.queues));
-        if self.clients[number].session == 0 {
-            return Call::Open { renew: 0 };
-        }
-        if self.clients[number].held.len() > 3 || (!self.clients[number].held.is_empty() && self.random.chance(600)) {
-            return self.choose_settle(number);
-        }
-        let dice = self.random.below(1_000);
-        let seen = self.clients[number].seen;
-        match dice {
-            0..10 if !self.draining => Call::Stats { q },
-            10..20 if !self.draining && seen.is_some() => match seen {
-                Some(id) => Call::Get { id },
-                None => Call::Stats { q },
-            },
-            _ if self.draining || self.random.below(self.options.backlog.max(1) * 2) < self.model.depth() => {
-                let dead = self.random.chance(if self.draining { 300 } else { 50 });
-                let q = if dead { QueueName::new("", &format!("{q}.dlq")) } else { q };
-                let max = 1 + self.random.below(5) as u32;
-                // A client that just stops holds its leases until they run out.
-                Call::Receive { q, max, wait: 0, lease: if self.random.chance(500) { 0 } else { 3_000 } }
-            }
-            _ => {
-                let count = 1 + self.random.below(3);
-                let m = (0..count).map(|_| self.message()).collect();
-                Call::Enqueue { q, m }
-            }
-        }
-    }
-
-    fn message(&mut self) -> NewMessage {
-        let v = self.next_value;
-        self.next_value += 1;
-        let d = if self.random.chance(100) { self.random.below(2_000) } else { 0 };
-        NewMessage { v, h: fingerprint(&v.to_be_bytes()), n: 64 + v % 7, d, at: 0 }
-    }
-
-    fn choose_settle(&mut self, number: usize) -> Call {
-        let count = 1 + self.random.below(self.clients[number].held.len() as u64) as usize;
-        let mut s = Vec::new();
-        for _ in 0..count {
-            let Some((tok, id)) = self.clients[number].held.pop_front() else { break };
-            self.clients[number].seen = Some(id);
-            let how = match self.random.below(100) {
-                _ if self.draining => Verdict::Ack,
-                0..4 => Verdict::Retry { d: None },
-                4..7 => Verdict::Retry { d: Some(self.random.below(500)) },
-                7..9 => Verdict::Reject,
-                9..12 => Verdict::Release,
-                12..15 => Verdict::Extend { lease: 4_000 },
-                // Dies silently.
-                15 => continue,
-                _ => Verdict::Ack,
-            };
-            if matches!(how, Verdict::Extend { .. }) {
-                self.clients[number].held.push_back((tok, id));
-            }
-            s.push(Settle { tok, how });
-        }
-        if s.is_empty() {
-            return Call::Stats { q: queue(0) };
-        }
-        if self.random.chance(200) && !self.draining && self.model.depth() < self.options.backlog {
-            let q = queue(self.random.below(self.options.queues));
-            let e = vec![EnqueuePart { q, m: self.message() }];
-            return Call::Commit { s, e };
-        }
-        Call::Settle { s }
-    }
-
     fn look(&mut self, number: usize) {
-        let Some(pending) = self.clients[number].pending.as_mut() else { return };
+        let Some(pending) = self.clients[number].pending.as_ref() else { return };
         let answer = if let Call::Get { id } = &pending.call {
-            Answer::Got(self.model.get(*id))
+            self.see(*id)
+        } else if let Call::Find { q, dd } = &pending.call {
+            self.model.find(q, dd).map_or(Answer::Got(None), |id| self.see(id))
         } else if let Call::Stats { q } = &pending.call {
             Answer::Stats(self.model.stats(q))
         } else {
             return;
         };
-        pending.told = Some(Told { cp: None, ts: 0, node: 1, term: self.term, replayed: false, answer });
+        let told = Told { cp: None, ts: 0, node: 1, term: self.term, replayed: false, answer };
+        if let Some(pending) = self.clients[number].pending.as_mut() {
+            pending.told = Some(told);
+        }
+    }
+
+    fn see(&self, id: crate::format::MessageId) -> Answer {
+        match (self.model.get(id), self.model.outcome(id)) {
+            (None, Some(done)) => Answer::Done(done),
+            (info, _) => Answer::Got(info),
+        }
     }
 
     /// Puts a client's request, and some that wait beside it, into an entry.
@@ -400,55 +343,29 @@ impl Run<'_> {
             let ab = pending.rid.map_or(0, |rid| rid.seq);
             requests.push((Some(client), ab, command(&pending.call)));
         }
-        self.entry(requests)
+        self.entry(requests).map(|_| ())
     }
 
-    /// Applies an entry of requests: by which client, what it has seen, and the command.
-    fn entry(&mut self, requests: Vec<(Option<usize>, u64, Command)>) -> Result<(), String> {
+    /// Applies an entry of requests: by which client, what it has seen, and the command. Returns the outcomes.
+    fn entry(&mut self, requests: Vec<(Option<usize>, u64, Command)>) -> Result<Vec<Applied>, String> {
         self.index += 1;
         let stamp = self.now();
-        for ((client, ab, c), ordinal) in requests.into_iter().zip(0u32..) {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for ((client, ab, command), ordinal) in requests.into_iter().zip(0u32..) {
             let cp = Position { index: self.index, ordinal };
             let rid = client.and_then(|client| self.clients[client].pending.as_ref()?.rid);
-            let (ts, lc) = if ordinal == 0 {
-                self.model.clocks(self.term, stamp)
-            } else {
-                (self.model.now(), self.model.lease_now())
-            };
-            // The model is asked once its clocks stand where the entry puts them.
-            if ordinal == 0 {
-                self.model.enter_at(cp, self.term, stamp).map_err(|stop| format!("{stop:?}"))?;
-            }
-            let first = rid.and_then(|rid| self.model.first_outcome(rid, ab, &c, cp.index));
-            let (r, replay) = match first {
-                Some((at, applied)) => (applied, Some(at)),
-                None => {
-                    let random = &mut self.random;
-                    let mut pick = |most: u64| random.any() % (most + 1);
-                    (self.model.forward(&c, cp.index, ordinal, &mut pick), None)
-                }
-            };
-            let line = AuditLine {
-                cp,
-                term: self.term,
-                st: stamp,
-                ts,
-                lc,
-                rid,
-                ab: if rid.is_some() { ab } else { 0 },
-                c,
-                r,
-                replay,
-            };
-            let stepped = if ordinal == 0 { self.model.step_entered(&line) } else { self.model.step(&line) };
-            stepped.map_err(|stop| format!("expected the model to take {line:?}, but {stop:?}"))?;
+            let asked = Asked { cp, term: self.term, stamp, rid, acked_below: ab, command };
+            let random = &mut self.random;
+            let mut pick = |most: u64| if most == u64::MAX { random.any() } else { random.any() % (most + 1) };
+            let line = self.model.make(asked.clone(), &mut pick).map_err(|stop| format!("{asked:?}: {stop:?}"))?;
             self.note_leases(&line);
             if let Some(client) = client {
                 self.answer(client, &line);
             }
+            outcomes.push(line.r.clone());
             (self.sink)(Line::Audit(Box::new(line)));
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     fn note_leases(&mut self, line: &AuditLine) {
@@ -474,18 +391,31 @@ impl Run<'_> {
 
     fn answer(&mut self, number: usize, line: &AuditLine) {
         let Some(pending) = &self.clients[number].pending else { return };
+        let several = matches!(&pending.call, Call::Receive { then, .. } if !then.is_empty());
+        let from = |id: u64| if several { self.model.name_of(id) } else { None };
         let answer = match (&pending.call, &line.r) {
             (Call::Enqueue { .. }, Applied::Committed { e, .. }) => Answer::Enqueued { e: e.clone() },
             (Call::Settle { .. }, Applied::Committed { s, .. }) => Answer::Settled { s: s.clone() },
-            (Call::Commit { .. }, Applied::Committed { s, e }) => Answer::Committed { s: s.clone(), e: e.clone() },
+            (Call::Cancel { .. }, Applied::Committed { c, .. }) => Answer::Cancelled { c: c.clone() },
+            (Call::Reschedule { .. }, Applied::Committed { t, .. }) => Answer::Rescheduled { t: t.clone() },
+            (Call::Commit { .. }, Applied::Committed { s, c, t, e }) => {
+                Answer::Committed { s: s.clone(), c: c.clone(), t: t.clone(), e: e.clone() }
+            }
             (_, Applied::Granted { g }) => {
                 let delivery = |grant: &crate::format::Grant| {
                     let (id, tok) = grant.tok?;
-                    let (v, h, dead) = self.model.content(id)?;
+                    let Shown { v, h, dead, group: g } = self.model.shown(id)?;
                     let left = grant.end.saturating_sub(line.lc);
-                    Some(Delivery { id, v, h, tok, left, rc: grant.rc, f: grant.f, dead })
+                    Some(Delivery { id, v, h, tok, left, rc: grant.rc, f: grant.f, dead, q: from(grant.q), g })
                 };
                 Answer::Received { d: g.iter().filter_map(delivery).collect() }
+            }
+            (_, Applied::Taken { d }) => {
+                let taken = |(out, shown): (&crate::format::TakenOut, &Shown)| {
+                    let Shown { v, h, dead, group: g } = shown.clone();
+                    Taken { id: out.id, v, h, rc: out.rc, f: out.f, dead, q: from(out.q), g }
+                };
+                Answer::Taken { d: d.iter().zip(self.model.taken()).map(taken).collect() }
             }
             (_, Applied::Session { s }) => Answer::Session { s: *s },
             (_, Applied::Changed { q }) => Answer::Changed { q: *q },
@@ -522,6 +452,19 @@ impl Run<'_> {
                 if let Answer::Received { d } = &told.answer {
                     client.held.extend(d.iter().map(|delivery| (delivery.tok, delivery.id)));
                 }
+                if let (Call::Enqueue { q, m, .. }, Answer::Enqueued { e }) = (&pending.call, &told.answer) {
+                    for (message, outcome) in m.iter().zip(e) {
+                        let EnqueueOutcome::In { id, .. } = outcome else { continue };
+                        let dd = message.dedup_id();
+                        let by_id = dd.is_empty() || id.sequence % 2 == 0;
+                        let target =
+                            if by_id { Target::Id(*id) } else { Target::Dedup { q: q.clone(), dd: dd.to_owned() } };
+                        client.own.push_back(target);
+                        if client.own.len() > 8 {
+                            client.own.pop_front();
+                        }
+                    }
+                }
                 self.event(p, op, What::Ok(told));
             }
             (Fate::Lost | Fate::Vanished | Fate::Told | Fate::Repeated, _) => {
@@ -534,27 +477,35 @@ impl Run<'_> {
 }
 
 fn command(call: &Call) -> Command {
-    match call {
-        Call::Open { renew } => Command::Open { renew: *renew },
-        Call::Enqueue { q, m } => Command::Commit {
-            s: Vec::new(),
-            e: m.iter().map(|m| EnqueuePart { q: q.clone(), m: *m }).collect(),
-            atomic: false,
-            auto: true,
-        },
-        Call::Receive { q, max, wait: _, lease } => {
-            Command::Receive { q: q.clone(), max: *max, bytes: 0, lease: *lease }
+    match call.clone() {
+        Call::Open { renew } => Command::Open { renew },
+        Call::Enqueue { q, m, all } => {
+            let e = m.into_iter().map(|m| EnqueuePart { q: q.clone(), m }).collect();
+            Command::Commit { s: Vec::new(), c: Vec::new(), t: Vec::new(), e, atomic: all, auto: true }
         }
-        Call::Settle { s } => Command::Commit { s: s.clone(), e: Vec::new(), atomic: false, auto: false },
-        Call::Commit { s, e } => Command::Commit { s: s.clone(), e: e.clone(), atomic: true, auto: true },
-        Call::Stats { .. } | Call::Get { .. } => Command::Nothing,
-        Call::Create { q, set } => Command::Create { q: q.clone(), set: set.clone() },
-        Call::Update { q, set } => Command::Update { q: q.clone(), set: set.clone() },
-        Call::Pause { q, until } => Command::Pause { q: q.clone(), until: *until },
-        Call::Resume { q } => Command::Resume { q: q.clone() },
-        Call::Close { q } => Command::Close { q: q.clone() },
-        Call::Reopen { q } => Command::Reopen { q: q.clone() },
-        Call::Purge { q } => Command::Purge { q: q.clone() },
-        Call::Delete { q } => Command::Delete { q: q.clone() },
+        Call::Receive { q, then, max, wait: _, lease, auto } => {
+            Command::Receive { q, then, max, bytes: 0, lease, auto }
+        }
+        Call::Settle { s } => {
+            Command::Commit { s, c: Vec::new(), t: Vec::new(), e: Vec::new(), atomic: false, auto: false }
+        }
+        Call::Cancel { c } => {
+            Command::Commit { s: Vec::new(), c, t: Vec::new(), e: Vec::new(), atomic: false, auto: false }
+        }
+        Call::Reschedule { t } => {
+            Command::Commit { s: Vec::new(), c: Vec::new(), t, e: Vec::new(), atomic: false, auto: false }
+        }
+        Call::Commit { s, c, t, e, alone } => Command::Commit { s, c, t, e, atomic: !alone, auto: true },
+        Call::Stats { .. } | Call::Get { .. } | Call::Find { .. } => Command::Nothing,
+        Call::Create { q, set } => Command::Create { q, set },
+        Call::Update { q, set } => Command::Update { q, set },
+        Call::Pause { q, until } => Command::Pause { q, until },
+        Call::Resume { q } => Command::Resume { q },
+        Call::Close { q } => Command::Close { q },
+        Call::Reopen { q } => Command::Reopen { q },
+        Call::Purge { q } => Command::Purge { q },
+        Call::Delete { q } => Command::Delete { q },
+        Call::SetNamespace { ns, set, auto } => Command::SetNamespace { ns, set, auto },
+        Call::DeleteNamespace { ns } => Command::DeleteNamespace { ns },
     }
 }

@@ -1,15 +1,23 @@
 //! A history by message, by lease, by request and by position.
 
+use std::collections::HashMap;
+
 use crate::fast::FastMap;
-use crate::format::{Position, Rid, Token};
-use crate::story::Story;
+use crate::format::{MessageId, Position, Rid, Target, Token};
+use crate::story::{Cancel, Story, Timed};
 
 /// A history by message, by lease, by request and by position.
 #[derive(Debug, Default)]
 pub struct Index {
     by_value: FastMap<u64, u32>,
     by_token: FastMap<Token, u32>,
-    by_rid: FastMap<(u64, u64), u32>,
+    by_rid: FastMap<Rid, u32>,
+    by_id: FastMap<MessageId, u32>,
+    /// Messages with a dedup id, by queue and dedup id.
+    by_dedup: HashMap<(u32, Box<str>), Vec<u32>>,
+    /// Cancels and reschedules by the message that they may have been of.
+    cancels: FastMap<u32, Vec<u32>>,
+    times: FastMap<u32, Vec<u32>>,
     by_position: FastMap<(u64, u32), u32>,
     /// Deliveries, by value and then by the end of their receive.
     deliveries: Vec<u32>,
@@ -35,10 +43,16 @@ impl Index {
                     sent.m.v
                 ));
             }
+            if let Some(id) = sent.told.added() {
+                index.by_id.entry(id).or_insert(number);
+            }
+            if !sent.m.dedup_id().is_empty() {
+                index.by_dedup.entry((sent.queue, sent.m.dedup_id().into())).or_default().push(number);
+            }
         }
         for (number, op) in (0u32..).zip(&story.ops) {
             if let Some(rid) = op.rid()
-                && let Some(before) = index.by_rid.insert((rid.session, rid.seq), number)
+                && let Some(before) = index.by_rid.insert(rid, number)
             {
                 let (a, b) = (story.name(before), story.name(number));
                 index
@@ -49,7 +63,17 @@ impl Index {
                 index.by_position.insert((cp.index, cp.ordinal), number);
             }
         }
-        for (number, got) in (0u32..).zip(&story.got) {
+        for (number, cancel) in (0u32..).zip(&story.cancels) {
+            for sent in index.targets(story, &cancel.target) {
+                index.cancels.entry(sent).or_default().push(number);
+            }
+        }
+        for (number, timed) in (0u32..).zip(&story.times) {
+            for sent in index.targets(story, &timed.time.of) {
+                index.times.entry(sent).or_default().push(number);
+            }
+        }
+        for (number, got) in (0u32..).zip(&story.got).filter(|(_, got)| !got.taken) {
             if let Some(before) = index.by_token.insert(got.tok, number) {
                 index.repeated_tokens.push((before, number));
             }
@@ -80,6 +104,33 @@ impl Index {
         self.by_value.get(&v).copied()
     }
 
+    /// The messages that a target may name: their places in [`Story::sent`]. By its id at most one, by a dedup id all that
+    /// had it.
+    pub fn targets(&self, story: &Story, target: &Target) -> Vec<u32> {
+        match target {
+            Target::Id(id) => self.by_id.get(id).copied().into_iter().collect(),
+            Target::Dedup { q, dd } => {
+                let key = story.queue_number(q).map(|queue| (queue, Box::from(dd.as_str())));
+                key.and_then(|key| self.by_dedup.get(&key)).cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    /// All messages with a dedup id, by queue and dedup id: their places in [`Story::sent`].
+    pub fn dedup_ids(&self) -> impl Iterator<Item = (u32, &str, &[u32])> {
+        self.by_dedup.iter().map(|((queue, dd), sent)| (*queue, &**dd, sent.as_slice()))
+    }
+
+    /// The cancels that may have been of a message, by its place in [`Story::sent`].
+    pub fn cancels<'a>(&'a self, story: &'a Story, sent: u32) -> impl Iterator<Item = &'a Cancel> {
+        self.cancels.get(&sent).into_iter().flatten().map(|number| &story.cancels[*number as usize])
+    }
+
+    /// The reschedules that may have been of a message, by its place in [`Story::sent`].
+    pub fn times<'a>(&'a self, story: &'a Story, sent: u32) -> impl Iterator<Item = &'a Timed> {
+        self.times.get(&sent).into_iter().flatten().map(|number| &story.times[*number as usize])
+    }
+
     /// The delivery that had this token: its place in [`Story::got`].
     pub fn delivery(&self, token: Token) -> Option<u32> {
         self.by_token.get(&token).copied()
@@ -87,7 +138,7 @@ impl Index {
 
     /// The operation with this request id: its place in [`Story::ops`].
     pub fn by_rid(&self, rid: Rid) -> Option<u32> {
-        self.by_rid.get(&(rid.session, rid.seq)).copied()
+        self.by_rid.get(&rid).copied()
     }
 
     /// The operation without a request id that was told this position.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::case::Case;
 use crate::checks::{self, After, Applying, Check, Findings};
+use crate::fates::Fates;
 use crate::format::AuditLine;
 use crate::leases::Leases;
 use crate::model::Model;
@@ -104,7 +105,7 @@ pub fn judge(run: &RunDir) -> Result<Report, JudgeError> {
 pub fn judge_case<E>(case: &Case, audit: impl Iterator<Item = Result<AuditLine, E>>) -> Result<Report, E> {
     let mut checks: Vec<(Box<dyn Check>, Findings)> =
         checks::all().into_iter().map(|check| (check, Findings::default())).collect();
-    let mut leases = Leases::default();
+    let (mut leases, mut fates) = (Leases::default(), Fates::default());
     let mut model = Some(Model::new());
     let (mut lines, mut last_index) = (0, 0);
     for line in audit {
@@ -116,11 +117,15 @@ pub fn judge_case<E>(case: &Case, audit: impl Iterator<Item = Result<AuditLine, 
         if stop.is_some() {
             model = None;
         }
-        let at = Applying { case, line: &line, op, leases: &leases, model: model.as_ref(), stop: stop.as_ref() };
+        let turns = fates.apply(&line);
+        let (model_now, stop) = (model.as_ref(), stop.as_ref());
+        let (line, leases_before) = (&line, &leases);
+        let at =
+            Applying { case, line, op, leases: leases_before, turns: &turns, fates: &fates, model: model_now, stop };
         for (check, findings) in &mut checks {
             check.applied(&at, findings);
         }
-        leases.apply(&line);
+        leases.apply(line);
     }
     let model = model.filter(|_| lines > 0);
     let after = After { model: model.as_ref(), leases: &leases, lines, last_index };

@@ -65,10 +65,21 @@ impl Leases {
             return;
         }
         match (&line.c, &line.r) {
-            (Command::Receive { q, .. }, Applied::Granted { g }) => {
+            (Command::Receive { q, then, .. }, Applied::Granted { g }) => {
                 for grant in g {
-                    self.ids.insert(q.clone(), grant.q);
+                    if then.is_empty() {
+                        self.ids.insert(q.clone(), grant.q);
+                    }
                     self.grant(grant);
+                }
+            }
+            (Command::Receive { q, then, .. }, Applied::Taken { d }) => {
+                for taken in d {
+                    if then.is_empty() {
+                        self.ids.insert(q.clone(), taken.q);
+                    }
+                    let lease = Lease { token: None, rc: taken.rc, end: 0, state: LeaseState::Acked };
+                    self.by_place.insert((taken.q, taken.seq), lease);
                 }
             }
             (Command::Commit { s, .. }, Applied::Committed { s: outcomes, .. }) => {
@@ -117,7 +128,11 @@ impl Leases {
 fn after(outcome: &SettleOutcome) -> LeaseState {
     match outcome {
         SettleOutcome::Acked => LeaseState::Acked,
-        SettleOutcome::Dead { .. } | SettleOutcome::Purged => LeaseState::Gone,
+        SettleOutcome::Dead { .. }
+        | SettleOutcome::Purged
+        | SettleOutcome::Expired
+        | SettleOutcome::Dropped
+        | SettleOutcome::Gone => LeaseState::Gone,
         SettleOutcome::Delayed { .. } | SettleOutcome::Readied => LeaseState::Back,
         SettleOutcome::Extended { .. } | SettleOutcome::No(_) => LeaseState::Live,
     }

@@ -2,13 +2,14 @@
 //!
 //! - [`mod@format`]: the lines of a run's files;
 //! - [`recorder`]: writes them while a run goes on; [`run`]: a run's directory, and how it is read;
-//! - [`story`], [`index`], [`case`]: a run in memory; [`leases`]: what its audit says of leases;
+//! - [`story`], [`index`], [`case`]: a run in memory; [`leases`], [`fates`]: what its audit says of leases and messages;
 //! - [`model`]: the reference model; [`checks`]: what must hold, one file a property; [`mod@judge`]: puts all together;
 //! - [`generate`]: makes legal histories, to test the checker itself.
 
 pub mod case;
 pub mod checks;
 mod fast;
+pub mod fates;
 pub mod format;
 pub mod generate;
 pub mod index;

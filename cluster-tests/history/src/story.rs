@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use crate::fast::FastMap;
 use crate::format::{
-    Answer, Call, Delivery, EnqueueOutcome, Event, Info, Kind, MessageId, NewMessage, Position, QueueName, Refusal,
-    Rid, Settings, Settle, SettleOutcome, Stats, Token, Told, Verdict, What,
+    Answer, Call, CancelOutcome, Delivery, Done, EnqueueOutcome, Event, Info, Kind, MessageId, NewMessage, NewTime,
+    Output, Position, QueueName, Refusal, Rid, Settings, Settle, SettleOutcome, Stats, Taken, Target, TimeOutcome,
+    Token, Told, Verdict, What,
 };
 
 /// How an operation ended.
@@ -44,6 +45,8 @@ pub struct OpRow {
     pub t1: u64,
     session: u64,
     seq: u64,
+    has_rid: bool,
+    is_free: bool,
     cp_index: u64,
     cp_ordinal: u32,
     floor_ordinal: u32,
@@ -72,6 +75,8 @@ pub struct OpRow {
     pub got: Span,
     /// A receive's most messages.
     pub max: u32,
+    /// Its place in [`Story::extras`], where it has more to it.
+    pub extra: u32,
     /// What it asks.
     pub kind: Kind,
     /// How it ended.
@@ -86,7 +91,7 @@ pub const NONE: u32 = u32::MAX;
 impl OpRow {
     /// Its request id.
     pub fn rid(&self) -> Option<Rid> {
-        (self.seq != 0).then_some(Rid { session: self.session, seq: self.seq })
+        self.has_rid.then_some(Rid { session: self.session, seq: self.seq, free: self.is_free })
     }
 
     /// Where it stands in the log, as it was told.
@@ -105,8 +110,74 @@ impl OpRow {
     }
 }
 
+/// What few operations have.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    /// The messages it cancels.
+    pub cancels: Span,
+    /// The messages it reschedules.
+    pub times: Span,
+    /// A receive's further queues.
+    pub then: Vec<u32>,
+    /// Whether a receive takes its messages at most once.
+    pub auto: bool,
+    /// Of an enqueue, whether all or nothing; of a commit, whether each part stands alone.
+    pub turned: bool,
+}
+
+/// A message to cancel, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    /// The operation's place in [`Story::ops`].
+    pub op: u32,
+    /// The message.
+    pub target: Target,
+    /// What was told.
+    pub told: CancelTold,
+}
+
+/// What a client was told of a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelTold {
+    /// Nothing of it alone.
+    Nothing,
+    /// The message with this id is gone.
+    Cancelled(MessageId),
+    /// There was none.
+    Gone,
+    /// It was refused.
+    No(u32),
+}
+
+/// A message to reschedule, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Timed {
+    /// The operation's place in [`Story::ops`].
+    pub op: u32,
+    /// The message and its time.
+    pub time: NewTime,
+    /// What was told.
+    pub told: TimedTold,
+}
+
+/// What a client was told of a reschedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimedTold {
+    /// Nothing of it alone.
+    Nothing,
+    /// It has its new time.
+    Moved {
+        /// The message's id.
+        id: MessageId,
+        /// When it is ready.
+        at: u64,
+    },
+    /// It was refused.
+    No(u32),
+}
+
 /// A message to enqueue, and what became of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Sent {
     /// The operation's place in [`Story::ops`].
     pub op: u32,
@@ -131,9 +202,21 @@ pub enum SentTold {
         seq: u64,
         /// When it is ready.
         at: u64,
+        /// Whether it was there before, under its dedup id.
+        dup: bool,
     },
     /// It was refused.
     No(u32),
+}
+
+impl SentTold {
+    /// The id of the message that was added.
+    pub fn added(self) -> Option<MessageId> {
+        match self {
+            SentTold::In { id, dup: false, .. } => Some(id),
+            SentTold::In { .. } | SentTold::Nothing | SentTold::No(_) => None,
+        }
+    }
 }
 
 /// A lease to settle, and what became of it.
@@ -145,6 +228,8 @@ pub struct Settled {
     pub tok: Token,
     /// What was asked.
     pub how: Verdict,
+    /// What came of it, of an ack.
+    pub out: Option<Output>,
     /// What was told.
     pub told: SettledTold,
 }
@@ -168,6 +253,10 @@ pub enum SettledTold {
         left: u64,
     },
     Purged,
+    Expired,
+    Dropped,
+    /// The message is gone, and nobody said why.
+    Gone,
     /// It was refused.
     No(u32),
 }
@@ -180,7 +269,7 @@ impl SettledTold {
 }
 
 /// A delivery.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Got {
     /// The operation's place in [`Story::ops`].
     pub op: u32,
@@ -200,6 +289,12 @@ pub struct Got {
     pub tok: Token,
     /// What was left of the lease, in milliseconds.
     pub left: u64,
+    /// The queue it came from.
+    pub queue: u32,
+    /// Whether it was acked as it was received: there was no lease.
+    pub taken: bool,
+    /// Its group.
+    pub group: Option<Box<str>>,
 }
 
 /// A look at a message or a queue.
@@ -217,7 +312,18 @@ pub enum Saw {
     /// A queue.
     Stats(Option<Stats>),
     /// A message.
-    Message(MessageId, Option<Info>),
+    Message(Target, Seen),
+}
+
+/// What a look at a message saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// No such message.
+    Nothing,
+    /// The message.
+    Here(Info),
+    /// What came of it.
+    Done(Done),
 }
 
 /// A history.
@@ -235,6 +341,12 @@ pub struct Story {
     pub dead: Vec<crate::format::DeadLetter>,
     /// Looks that were answered.
     pub looks: Vec<Look>,
+    /// What few operations have.
+    pub extras: Vec<Extra>,
+    /// The messages to cancel.
+    pub cancels: Vec<Cancel>,
+    /// The messages to reschedule.
+    pub times: Vec<Timed>,
     /// Settings given to queues, by the operation's place.
     pub settings: Vec<(u32, Settings)>,
     /// The operations that ended with an answer, in that order.
@@ -397,6 +509,8 @@ impl Story {
             t1: u64::MAX,
             session: rid.map_or(0, |rid| rid.session),
             seq: rid.map_or(0, |rid| rid.seq),
+            has_rid: rid.is_some(),
+            is_free: rid.is_some_and(|rid| rid.free),
             cp_index: 0,
             cp_ordinal: 0,
             floor_ordinal: self.floor.ordinal,
@@ -413,26 +527,46 @@ impl Story {
             settles: Span::default(),
             got: Span::default(),
             max: 0,
+            extra: NONE,
             kind: call.kind(),
             end: End::Info,
             replayed: false,
         };
         match call {
             Call::Open { renew } => row.argument = renew,
-            Call::Enqueue { q, m } => {
+            Call::Enqueue { q, m, all } => {
+                if all {
+                    row.extra = self.extra(Extra { turned: true, ..Extra::default() });
+                }
                 row.queue = self.queues.number(&q);
                 let queue = row.queue;
                 row.sent = Span { from: count(self.sent.len()), len: count(m.len()) };
                 self.sent.extend(m.into_iter().map(|m| Sent { op: at, queue, m, told: SentTold::Nothing }));
             }
-            Call::Receive { q, max, wait: _, lease } => {
+            Call::Receive { q, then, max, wait: _, lease, auto } => {
                 row.queue = self.queues.number(&q);
+                if auto || !then.is_empty() {
+                    let then = then.iter().map(|q| self.queues.number(q)).collect();
+                    row.extra = self.extra(Extra { then, auto, ..Extra::default() });
+                }
                 row.argument = lease;
                 row.max = max;
             }
             Call::Settle { s } => row.settles = self.asked(at, s),
-            Call::Commit { s, e } => {
+            Call::Cancel { c } => {
+                let cancels = self.asked_cancels(at, c);
+                row.extra = self.extra(Extra { cancels, ..Extra::default() });
+            }
+            Call::Reschedule { t } => {
+                let times = self.asked_times(at, t);
+                row.extra = self.extra(Extra { times, ..Extra::default() });
+            }
+            Call::Commit { s, c, t, e, alone } => {
                 row.settles = self.asked(at, s);
+                if alone || !c.is_empty() || !t.is_empty() {
+                    let (cancels, times) = (self.asked_cancels(at, c), self.asked_times(at, t));
+                    row.extra = self.extra(Extra { cancels, times, turned: alone, ..Extra::default() });
+                }
                 row.sent = Span { from: count(self.sent.len()), len: count(e.len()) };
                 for part in e {
                     let queue = self.queues.number(&part.q);
@@ -445,7 +579,13 @@ impl Story {
             | Call::Reopen { q }
             | Call::Purge { q }
             | Call::Delete { q } => row.queue = self.queues.number(&q),
-            Call::Get { id } => self.looks.push(Look { op: at, saw: Saw::Message(id, None) }),
+            Call::Get { id } => self.looks.push(Look { op: at, saw: Saw::Message(Target::Id(id), Seen::Nothing) }),
+            Call::Find { q, dd } => {
+                row.queue = self.queues.number(&q);
+                let saw = Saw::Message(Target::Dedup { q, dd }, Seen::Nothing);
+                self.looks.push(Look { op: at, saw });
+            }
+            Call::SetNamespace { .. } | Call::DeleteNamespace { .. } => {}
             Call::Create { q, set } | Call::Update { q, set } => {
                 row.queue = self.queues.number(&q);
                 self.settings.push((at, set));
@@ -458,9 +598,27 @@ impl Story {
         row
     }
 
+    fn extra(&mut self, extra: Extra) -> u32 {
+        self.extras.push(extra);
+        count(self.extras.len() - 1)
+    }
+
+    fn asked_cancels(&mut self, op: u32, c: Vec<Target>) -> Span {
+        let span = Span { from: count(self.cancels.len()), len: count(c.len()) };
+        self.cancels.extend(c.into_iter().map(|target| Cancel { op, target, told: CancelTold::Nothing }));
+        span
+    }
+
+    fn asked_times(&mut self, op: u32, t: Vec<NewTime>) -> Span {
+        let span = Span { from: count(self.times.len()), len: count(t.len()) };
+        self.times.extend(t.into_iter().map(|time| Timed { op, time, told: TimedTold::Nothing }));
+        span
+    }
+
     fn asked(&mut self, op: u32, s: Vec<Settle>) -> Span {
         let span = Span { from: count(self.settles.len()), len: count(s.len()) };
-        let row = |part: Settle| Settled { op, tok: part.tok, how: part.how, told: SettledTold::Nothing };
+        let row =
+            |part: Settle| Settled { op, tok: part.tok, how: part.how, out: part.out, told: SettledTold::Nothing };
         self.settles.extend(s.into_iter().map(row));
         span
     }
@@ -485,29 +643,47 @@ impl Story {
             }
             (Kind::Enqueue, Answer::Enqueued { e }) => self.told_sent(row.sent, e),
             (Kind::Receive, Answer::Received { d }) => {
-                let fits = d.len() <= row.max as usize;
+                let fits = d.len() <= row.max as usize && !self.extra_of(&row).is_some_and(|extra| extra.auto);
                 self.row(at).got = Span { from: count(self.got.len()), len: count(d.len()) };
                 d.into_iter().for_each(|delivery| self.delivered(at, delivery));
                 fits
             }
+            (Kind::Receive, Answer::Taken { d }) => {
+                let fits = d.len() <= row.max as usize && self.extra_of(&row).is_some_and(|extra| extra.auto);
+                self.row(at).got = Span { from: count(self.got.len()), len: count(d.len()) };
+                d.into_iter().for_each(|taken| self.taken(at, taken));
+                fits
+            }
             (Kind::Settle, Answer::Settled { s }) => self.told_settled(row.settles, s),
-            (Kind::Commit, Answer::Committed { s, e }) => {
+            (Kind::Cancel, Answer::Cancelled { c }) => self.told_cancels(&row, c),
+            (Kind::Reschedule, Answer::Rescheduled { t }) => self.told_times(&row, t),
+            (Kind::Commit, Answer::Committed { s, c, t, e }) => {
                 let settled = self.told_settled(row.settles, s);
-                self.told_sent(row.sent, e) && settled
+                let taken_away = self.told_cancels(&row, c);
+                let moved = self.told_times(&row, t);
+                self.told_sent(row.sent, e) && settled && taken_away && moved
             }
             (Kind::Stats, Answer::Stats(stats)) => {
                 self.looks.push(Look { op: at, saw: Saw::Stats(stats) });
                 true
             }
-            (Kind::Get, Answer::Got(info)) => {
-                let look = self.looks.iter_mut().rev().find(|look| look.op == at);
-                if let Some(Look { saw: Saw::Message(_, seen), .. }) = look {
-                    *seen = info;
-                }
+            (Kind::Get | Kind::Find, Answer::Got(info)) => {
+                self.saw(at, info.map_or(Seen::Nothing, Seen::Here));
+                true
+            }
+            (Kind::Get | Kind::Find, Answer::Done(done)) => {
+                self.saw(at, Seen::Done(done));
                 true
             }
             (
-                Kind::Create | Kind::Update | Kind::Pause | Kind::Resume | Kind::Close | Kind::Reopen,
+                Kind::Create
+                | Kind::Update
+                | Kind::Pause
+                | Kind::Resume
+                | Kind::Close
+                | Kind::Reopen
+                | Kind::SetNamespace
+                | Kind::DeleteNamespace,
                 Answer::Changed { q: number },
             )
             | (Kind::Purge | Kind::Delete, Answer::Removed { n: number }) => {
@@ -519,10 +695,14 @@ impl Story {
                 Answer::Session { .. }
                 | Answer::Enqueued { .. }
                 | Answer::Received { .. }
+                | Answer::Taken { .. }
                 | Answer::Settled { .. }
+                | Answer::Cancelled { .. }
+                | Answer::Rescheduled { .. }
                 | Answer::Committed { .. }
                 | Answer::Stats(_)
                 | Answer::Got(_)
+                | Answer::Done(_)
                 | Answer::Changed { .. }
                 | Answer::Removed { .. },
             ) => false,
@@ -533,11 +713,48 @@ impl Story {
         }
     }
 
+    /// What few operations have.
+    pub fn extra_of(&self, op: &OpRow) -> Option<&Extra> {
+        self.extras.get(op.extra as usize)
+    }
+
+    fn saw(&mut self, at: u32, what: Seen) {
+        let look = self.looks.iter_mut().rev().find(|look| look.op == at);
+        if let Some(Look { saw: Saw::Message(_, seen), .. }) = look {
+            *seen = what;
+        }
+    }
+
+    fn told_cancels(&mut self, row: &OpRow, outcomes: Vec<CancelOutcome>) -> bool {
+        let span = self.extra_of(row).map(|extra| extra.cancels).unwrap_or_default();
+        let fits = outcomes.len() == span.range().len();
+        for (number, outcome) in span.range().zip(outcomes) {
+            self.cancels[number].told = match outcome {
+                CancelOutcome::Cancelled { id } => CancelTold::Cancelled(id),
+                CancelOutcome::Gone => CancelTold::Gone,
+                CancelOutcome::No(refusal) => CancelTold::No(self.refused(refusal)),
+            };
+        }
+        fits
+    }
+
+    fn told_times(&mut self, row: &OpRow, outcomes: Vec<TimeOutcome>) -> bool {
+        let span = self.extra_of(row).map(|extra| extra.times).unwrap_or_default();
+        let fits = outcomes.len() == span.range().len();
+        for (number, outcome) in span.range().zip(outcomes) {
+            self.times[number].told = match outcome {
+                TimeOutcome::Moved { id, at } => TimedTold::Moved { id, at },
+                TimeOutcome::No(refusal) => TimedTold::No(self.refused(refusal)),
+            };
+        }
+        fits
+    }
+
     fn told_sent(&mut self, span: Span, outcomes: Vec<EnqueueOutcome>) -> bool {
         let fits = outcomes.len() == span.range().len();
         for (number, outcome) in span.range().zip(outcomes) {
             self.sent[number].told = match outcome {
-                EnqueueOutcome::In { id, seq, at } => SentTold::In { id, seq, at },
+                EnqueueOutcome::In { id, seq, at, dup } => SentTold::In { id, seq, at, dup },
                 EnqueueOutcome::No(refusal) => SentTold::No(self.refused(refusal)),
             };
         }
@@ -554,6 +771,9 @@ impl Story {
                 SettleOutcome::Readied => SettledTold::Readied,
                 SettleOutcome::Extended { left } => SettledTold::Extended { left },
                 SettleOutcome::Purged => SettledTold::Purged,
+                SettleOutcome::Expired => SettledTold::Expired,
+                SettleOutcome::Dropped => SettledTold::Dropped,
+                SettleOutcome::Gone => SettledTold::Gone,
                 SettleOutcome::No(refusal) => SettledTold::No(self.refused(refusal)),
             };
         }
@@ -561,10 +781,20 @@ impl Story {
     }
 
     fn delivered(&mut self, op: u32, delivery: Delivery) {
-        let Delivery { id, v, h, tok, left, rc, f, dead } = delivery;
+        let Delivery { id, v, h, tok, left, rc, f, dead, q, g } = delivery;
         let number = if dead.is_some() { count(self.dead.len()) } else { NONE };
         self.dead.extend(dead);
-        self.got.push(Got { op, dead: number, rc, f, id, v, h, tok, left });
+        let queue = q.map_or(self.ops[op as usize].queue, |q| self.queues.number(&q));
+        self.got.push(Got { op, dead: number, rc, f, id, v, h, tok, left, queue, taken: false, group: g });
+    }
+
+    fn taken(&mut self, op: u32, taken: Taken) {
+        let Taken { id, v, h, rc, f, dead, q, g } = taken;
+        let delivery = Delivery { id, v, h, tok: Token(0), left: 0, rc, f, dead, q, g };
+        self.delivered(op, delivery);
+        if let Some(got) = self.got.last_mut() {
+            got.taken = true;
+        }
     }
 
     /// An operation in words, for a person who looks for it: what, which, whose, when.

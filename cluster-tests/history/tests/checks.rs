@@ -38,23 +38,23 @@ fn hash(v: u64) -> Hash {
 }
 
 fn message(v: u64) -> NewMessage {
-    NewMessage { v, h: hash(v), n: 10, d: 0, at: 0 }
+    NewMessage::plain(v, hash(v), 10)
 }
 
 fn taken_in(v: u64) -> EnqueueOutcome {
-    EnqueueOutcome::In { id: id(v), seq: v, at: 0 }
+    EnqueueOutcome::In { id: id(v), seq: v, at: 0, dup: false }
 }
 
 fn delivery(v: u64, rc: u32, tok: u128) -> Delivery {
-    Delivery { id: id(v), v, h: hash(v), tok: Token(tok), left: 5_000, rc, f: 0, dead: None }
+    Delivery { id: id(v), v, h: hash(v), tok: Token(tok), left: 5_000, rc, f: 0, dead: None, q: None, g: None }
 }
 
 fn settle(tok: u128, how: Verdict) -> Settle {
-    Settle { tok: Token(tok), how }
+    Settle { tok: Token(tok), how, out: None }
 }
 
 fn receive() -> Call {
-    Call::Receive { q: orders(), max: 10, wait: 0, lease: 5_000 }
+    Call::Receive { q: orders(), then: vec![], max: 10, wait: 0, lease: 5_000, auto: false }
 }
 
 impl Hand {
@@ -66,7 +66,7 @@ impl Hand {
     fn raw(&mut self, t0: u64, t1: u64, call: Call, end: Option<What>) -> u64 {
         let op = self.ops;
         self.ops += 1;
-        let rid = (!call.kind().is_read()).then_some(Rid { session: 1_024, seq: op + 1 });
+        let rid = (!call.kind().is_read()).then_some(Rid::of(1_024, op + 1));
         self.events.push((t0, 1, op, What::Invoke { rid, call }));
         self.events.extend(end.map(|end| (t1, 1, op, end)));
         op
@@ -91,7 +91,12 @@ impl Hand {
     }
 
     fn enqueue(&mut self, t0: u64, t1: u64, v: u64) {
-        self.ok(t0, t1, Call::Enqueue { q: orders(), m: vec![message(v)] }, Answer::Enqueued { e: vec![taken_in(v)] });
+        self.ok(
+            t0,
+            t1,
+            Call::Enqueue { q: orders(), m: vec![message(v)], all: false },
+            Answer::Enqueued { e: vec![taken_in(v)] },
+        );
     }
 
     fn receive(&mut self, t0: u64, t1: u64, d: Delivery) {
@@ -105,7 +110,7 @@ impl Hand {
     /// An applied request, at a lease clock.
     fn applied(&mut self, lc: u64, rid: Option<u64>, c: Command, r: Applied) {
         let cp = Position { index: self.audit.last().map_or(1, |line| line.cp.index + 1), ordinal: 0 };
-        let rid = rid.map(|op| Rid { session: 1_024, seq: op + 1 });
+        let rid = rid.map(|op| Rid::of(1_024, op + 1));
         let (ts, st) = (EPOCH + lc, EPOCH + lc);
         self.audit.push(AuditLine { cp, term: self.term, st, ts, lc, rid, ab: 0, c, r, replay: None });
     }
@@ -115,14 +120,15 @@ impl Hand {
         self.applied(
             lc,
             None,
-            Command::Receive { q: orders(), max: 10, bytes: 0, lease: 5_000 },
+            Command::Receive { q: orders(), then: vec![], max: 10, bytes: 0, lease: 5_000, auto: false },
             Applied::Granted { g },
         );
     }
 
     fn settled(&mut self, lc: u64, tok: u128, how: Verdict, outcome: SettleOutcome) {
-        let c = Command::Commit { s: vec![settle(tok, how)], e: vec![], atomic: false, auto: false };
-        self.applied(lc, None, c, Applied::Committed { s: vec![outcome], e: vec![] });
+        let c =
+            Command::Commit { s: vec![settle(tok, how)], c: vec![], t: vec![], e: vec![], atomic: false, auto: false };
+        self.applied(lc, None, c, Applied::Committed { s: vec![outcome], c: vec![], t: vec![], e: vec![] });
     }
 
     fn report(mut self) -> Report {
@@ -184,7 +190,7 @@ fn a_lawful_life_passes_every_check() {
 fn shape() {
     lawful().passes("shape");
     let mut hand = lawful();
-    let two = Call::Enqueue { q: orders(), m: vec![message(2), message(3)] };
+    let two = Call::Enqueue { q: orders(), m: vec![message(2), message(3)], all: false };
     hand.ok(100, 110, two, Answer::Enqueued { e: vec![taken_in(2)] });
     hand.flagged("shape", "as many results as parts");
     let mut hand = Hand::new();
@@ -221,7 +227,7 @@ fn lost() {
     hand.flagged("I1 ", "nobody got it");
     // The log does not hold what was told.
     let mut hand = lawful();
-    hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0 });
+    hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0, more: false });
     hand.flagged("I1 ", "the log (up to index 1) does not hold it");
     // A purge may take what nobody got.
     let mut hand = lawful();
@@ -250,7 +256,7 @@ fn phantom() {
 #[test]
 fn refused() {
     let fail = |hand: &mut Hand, v: u64| {
-        let call = Call::Enqueue { q: orders(), m: vec![message(v)] };
+        let call = Call::Enqueue { q: orders(), m: vec![message(v)], all: false };
         hand.raw(0, 10, call, Some(What::Fail(Refusal::new("NOT_LEADER"))))
     };
     let mut hand = Hand::new();
@@ -262,9 +268,15 @@ fn refused() {
     hand.flagged("I3 ", "message v 1 was never seen");
     let mut hand = Hand::new();
     let op = fail(&mut hand, 1);
-    let c =
-        Command::Commit { s: vec![], e: vec![EnqueuePart { q: orders(), m: message(1) }], atomic: false, auto: true };
-    hand.applied(0, Some(op), c, Applied::Committed { s: vec![], e: vec![taken_in(1)] });
+    let c = Command::Commit {
+        s: vec![],
+        c: vec![],
+        t: vec![],
+        e: vec![EnqueuePart { q: orders(), m: message(1) }],
+        atomic: false,
+        auto: true,
+    };
+    hand.applied(0, Some(op), c, Applied::Committed { s: vec![], c: vec![], t: vec![], e: vec![taken_in(1)] });
     hand.flagged("I3 ", "expected no effect");
 }
 
@@ -277,7 +289,7 @@ fn unique() {
     hand.flagged("I4 ", "a token of its own");
     let mut hand = lawful();
     let again = Answer::Enqueued { e: vec![taken_in(1)] };
-    hand.ok(100, 110, Call::Enqueue { q: orders(), m: vec![message(2)] }, again);
+    hand.ok(100, 110, Call::Enqueue { q: orders(), m: vec![message(2)], all: false }, again);
     hand.flagged("I4 ", "an id of its own");
     let mut hand = lawful();
     hand.receive(100, 110, Delivery { id: id(9), ..delivery(1, 3, 109) });
@@ -454,7 +466,7 @@ fn resolution() {
     hand.applied(0, Some(op), Command::Delete { q: orders() }, Applied::Removed { n: 1 });
     hand.flagged("resolution", "expected the log to hold what was asked");
     let (mut hand, _) = asked(1);
-    hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0 });
+    hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0, more: false });
     hand.flagged("resolution", "to hold it at 1.0");
     // What is unknown may have happened, but not before it was asked.
     let unknown = |floor: u64| {
@@ -462,7 +474,7 @@ fn resolution() {
         hand.index = floor;
         hand.enqueue(0, 10, 1);
         let op = hand.raw(20, 30, Call::Purge { q: orders() }, Some(What::Info(Refusal::new("DEADLINE"))));
-        hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0 });
+        hand.applied(0, None, Command::Tick, Applied::Ticked { n: 0, more: false });
         hand.applied(0, Some(op), purge(), Applied::Removed { n: 1 });
         hand.found("resolution").into_iter().filter(|text| text.contains("told before it began")).count()
     };
@@ -478,12 +490,14 @@ fn replay() {
         // The first entry of a term moves cluster time alone.
         let c = Command::Commit {
             s: vec![],
+            c: vec![],
+            t: vec![],
             e: vec![EnqueuePart { q: orders(), m: message(1) }],
             atomic: false,
             auto: true,
         };
-        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH }];
-        hand.applied(0, None, c, Applied::Committed { s: vec![], e });
+        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH, dup: false }];
+        hand.applied(0, None, c, Applied::Committed { s: vec![], c: vec![], t: vec![], e });
         hand
     };
     let mut hand = begin();
@@ -497,7 +511,7 @@ fn replay() {
     hand.applied(
         10,
         None,
-        Command::Receive { q: orders(), max: 1, bytes: 0, lease: 0 },
+        Command::Receive { q: orders(), then: vec![], max: 1, bytes: 0, lease: 0, auto: false },
         Applied::Granted { g: vec![] },
     );
     hand.flagged("replay", "a receive gives what is ready");
@@ -506,7 +520,7 @@ fn replay() {
     hand.settled(20, 100, Verdict::Retry { d: None }, SettleOutcome::Delayed { due: EPOCH + 20 + 2_001 });
     hand.flagged("replay", "expected it to wait 0..=2000 ms");
     let mut hand = begin();
-    hand.applied(10, None, Command::Tick, Applied::Ticked { n: 1 });
+    hand.applied(10, None, Command::Tick, Applied::Ticked { n: 1, more: false });
     hand.flagged("replay", "what is due becomes ready");
 }
 
@@ -515,8 +529,8 @@ fn early() {
     let delayed = |t: u64, due: u64| {
         let mut hand = Hand::new();
         let m = NewMessage { d: 1_000, ..message(1) };
-        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: due }];
-        hand.ok(0, 10, Call::Enqueue { q: orders(), m: vec![m] }, Answer::Enqueued { e });
+        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: due, dup: false }];
+        hand.ok(0, 10, Call::Enqueue { q: orders(), m: vec![m], all: false }, Answer::Enqueued { e });
         hand.receive(t, t + 10, delivery(1, 1, 100));
         hand
     };
@@ -538,8 +552,8 @@ fn commits() {
         hand.enqueue(0, 10, 1);
         hand.receive(20, 30, delivery(1, 1, 100));
         let e = vec![EnqueuePart { q: orders(), m: message(2) }];
-        let call = Call::Commit { s: vec![settle(100, Verdict::Ack)], e };
-        hand.ok(40, 50, call, Answer::Committed { s: vec![outcome], e: vec![taken_in(2)] });
+        let call = Call::Commit { s: vec![settle(100, Verdict::Ack)], c: vec![], t: vec![], e, alone: false };
+        hand.ok(40, 50, call, Answer::Committed { s: vec![outcome], c: vec![], t: vec![], e: vec![taken_in(2)] });
         hand.receive(60, 70, delivery(2, 1, 102));
         hand
     };
@@ -554,11 +568,13 @@ fn commits() {
         let mut hand = Hand::new();
         let c = Command::Commit {
             s: vec![settle(100, Verdict::Ack)],
+            c: vec![],
+            t: vec![],
             e: vec![EnqueuePart { q: orders(), m: message(2) }],
             atomic: true,
             auto: true,
         };
-        hand.applied(0, None, c, Applied::Committed { s: vec![s], e: vec![taken_in(2)] });
+        hand.applied(0, None, c, Applied::Committed { s: vec![s], c: vec![], t: vec![], e: vec![taken_in(2)] });
         hand
     };
     half(SettleOutcome::Acked).passes("I15 ");
@@ -594,15 +610,22 @@ fn reads() {
         hand.applied(0, None, Command::Init, Applied::Initialized { first: true });
         let c = Command::Commit {
             s: vec![],
+            c: vec![],
+            t: vec![],
             e: vec![EnqueuePart { q: orders(), m: message(1) }],
             atomic: false,
             auto: true,
         };
-        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH }];
-        hand.applied(0, None, c, Applied::Committed { s: vec![], e });
+        let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH, dup: false }];
+        hand.applied(0, None, c, Applied::Committed { s: vec![], c: vec![], t: vec![], e });
         hand.index = 1;
-        hand.ok(0, 10, Call::Enqueue { q: orders(), m: vec![message(1)] }, Answer::Enqueued { e: vec![taken_in(1)] });
-        let info = seen.map(|state| Info { v: 1, h: hash(1), q: orders(), seq: 1, state, rc: 0, f: 0 });
+        hand.ok(
+            0,
+            10,
+            Call::Enqueue { q: orders(), m: vec![message(1)], all: false },
+            Answer::Enqueued { e: vec![taken_in(1)] },
+        );
+        let info = seen.map(|state| Info { v: 1, h: hash(1), q: orders(), seq: 1, state, rc: 0, f: 0, line: 0, x: 0 });
         hand.ok(20, 30, Call::Get { id: id(1) }, Answer::Got(info));
         hand
     };
@@ -640,13 +663,19 @@ fn liveness() {
     healed(1_500).flagged("I21 ", "no enqueue that began then succeeded");
     let mut hand = Hand::new();
     hand.applied(0, None, Command::Init, Applied::Initialized { first: true });
-    let c =
-        Command::Commit { s: vec![], e: vec![EnqueuePart { q: orders(), m: message(1) }], atomic: false, auto: true };
-    let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH }];
-    hand.applied(0, None, c, Applied::Committed { s: vec![], e });
+    let c = Command::Commit {
+        s: vec![],
+        c: vec![],
+        t: vec![],
+        e: vec![EnqueuePart { q: orders(), m: message(1) }],
+        atomic: false,
+        auto: true,
+    };
+    let e = vec![EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH, dup: false }];
+    hand.applied(0, None, c, Applied::Committed { s: vec![], c: vec![], t: vec![], e });
     hand.granted(10, 1, 1, 100);
     for lc in [9_000, 18_000] {
-        hand.applied(lc, None, Command::Tick, Applied::Ticked { n: 0 });
+        hand.applied(lc, None, Command::Tick, Applied::Ticked { n: 0, more: false });
     }
     hand.flagged("I21 ", "its lease has been over");
 }
@@ -663,8 +692,8 @@ fn clock() {
     hand.told().ts = EPOCH + 79;
     hand.flagged("clock", "goes back along the log");
     let mut hand = Hand::new();
-    hand.applied(100, None, Command::Tick, Applied::Ticked { n: 0 });
-    hand.applied(50, None, Command::Tick, Applied::Ticked { n: 0 });
+    hand.applied(100, None, Command::Tick, Applied::Ticked { n: 0, more: false });
+    hand.applied(50, None, Command::Tick, Applied::Ticked { n: 0, more: false });
     hand.flagged("clock", "the clocks go back");
 }
 

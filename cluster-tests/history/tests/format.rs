@@ -13,7 +13,8 @@ fn enqueue(v: u64) -> Call {
     assert_eq!(body::value(&bytes), v);
     Call::Enqueue {
         q: QueueName::new("", "orders"),
-        m: vec![NewMessage { v, h: fingerprint(&bytes), n: 32, d: 0, at: 0 }],
+        m: vec![NewMessage::plain(v, fingerprint(&bytes), 32)],
+        all: false,
     }
 }
 
@@ -21,7 +22,7 @@ fn enqueue(v: u64) -> Call {
 fn a_recorded_run_reads_back() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let recorder = Recorder::create(dir.path(), || Duration::from_nanos(7))?;
-    let rid = Some(Rid { session: 1024, seq: 1 });
+    let rid = Some(Rid::of(1024, 1));
     let op = recorder.invoke(3, rid, enqueue(1));
     let told = Told {
         cp: Some(Position { index: 5, ordinal: 2 }),
@@ -39,6 +40,8 @@ fn a_recorded_run_reads_back() -> anyhow::Result<()> {
                 rc: 1,
                 f: 0,
                 dead: None,
+                q: None,
+                g: None,
             }],
         },
     };

@@ -46,10 +46,10 @@ impl Check for DeadLetters {
         }
         for got in story.got.iter().filter(|got| got.dead != NONE) {
             let dead = &story.dead[got.dead as usize];
-            let bounds = case.bounds(story.queue_number(&dead.q).unwrap_or(NONE));
-            let exhausted = (bounds.attempts.0..=bounds.attempts.1).contains(&dead.f);
-            out.expect(dead.why == "rejected" || (dead.why == "attempts" && exhausted), || {
-                let (least, most) = bounds.attempts;
+            let (least, most) = case.attempts(got.v, story.queue_number(&dead.q).unwrap_or(NONE));
+            let exhausted = (least..=most).contains(&dead.f);
+            let other = matches!(dead.why.as_str(), "rejected" | "expired" | "group");
+            out.expect(other || (dead.why == "attempts" && exhausted), || {
                 format!(
                     "{}: expected {least} to {most} failures of a dead letter, but it says {} ({})",
                     case.delivery(got),
@@ -65,7 +65,8 @@ impl Check for DeadLetters {
 fn verdicts(case: &Case, number: u32, out: &mut Findings) {
     let story = &case.story;
     let got = &story.got[number as usize];
-    let bounds = case.bounds(story.ops[got.op as usize].queue);
+    let bounds = case.bounds(got.queue);
+    let (least, most) = case.attempts(got.v, got.queue);
     // Within one window the count never begins anew.
     let one_window = (story.last + case.slack(story.last)) / MS < bounds.window;
     for settle in case.index.settles(number) {
@@ -76,14 +77,13 @@ fn verdicts(case: &Case, number: u32, out: &mut Findings) {
         let failures = got.f + 1;
         let fits = match part.how {
             Verdict::Reject => !(buried && dead_letter || stays && !dead_letter),
-            Verdict::Retry { .. } if buried => !dead_letter && failures >= bounds.attempts.0,
-            Verdict::Retry { .. } if stays => dead_letter || !one_window || failures < bounds.attempts.1,
+            Verdict::Retry { .. } if buried => !dead_letter && failures >= least,
+            Verdict::Retry { .. } if stays => dead_letter || !one_window || failures < most,
             Verdict::Ack | Verdict::Release | Verdict::Extend { .. } => !buried,
             Verdict::Retry { .. } => true,
         };
         out.expect(fits, || {
             let (who, how, told) = (story.name(part.op), part.how, part.told);
-            let (least, most) = bounds.attempts;
             format!("{who}: {how:?} was told {told:?} with {failures} failures, of {least} to {most} that make a dead letter ({})", case.delivery(got))
         });
     }

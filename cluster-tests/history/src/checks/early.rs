@@ -3,7 +3,7 @@
 use super::{After, Check, Findings};
 use crate::case::{Case, MS};
 use crate::format::Verdict;
-use crate::story::{SentTold, SettledTold};
+use crate::story::{SentTold, SettledTold, TimedTold};
 
 pub(super) struct Early;
 
@@ -15,11 +15,18 @@ impl Check for Early {
     fn end(&mut self, case: &Case, _: &After<'_>, out: &mut Findings) {
         let story = &case.story;
         for (v, deliveries) in case.index.lives(story) {
-            let Some(sent) = case.index.sent(v).map(|number| &story.sent[number as usize]) else { continue };
+            let Some(place) = case.index.sent(v) else { continue };
+            let sent = &story.sent[place as usize];
             let begin = story.ops[sent.op as usize].t0;
+            // What somebody may have put at another time is looked at by what that one was told.
+            let moved = case.index.times(story, place).map(|timed| story.ops[timed.op as usize].t0).min();
+            let moved = moved.unwrap_or(u64::MAX);
             for number in deliveries {
                 let got = &story.got[*number as usize];
                 let op = &story.ops[got.op as usize];
+                if op.t1 >= moved {
+                    continue;
+                }
                 // By the clients' clock.
                 after(
                     case,
@@ -38,15 +45,18 @@ impl Check for Early {
                     });
                 }
             }
-            waits(case, deliveries, out);
+            waits(case, deliveries, moved, out);
+            new_times(case, place, deliveries, out);
         }
     }
 }
 
 /// After a failure a message waits as long as it was told to.
-fn waits(case: &Case, deliveries: &[u32], out: &mut Findings) {
+fn waits(case: &Case, deliveries: &[u32], moved: u64, out: &mut Findings) {
     let story = &case.story;
-    for number in deliveries {
+    let before = |got: &&u32| story.ops[story.got[**got as usize].op as usize].t1 < moved;
+    let deliveries: Vec<u32> = deliveries.iter().filter(before).copied().collect();
+    for number in &deliveries {
         for settle in case.index.settles(*number) {
             let settle = &story.settles[*settle as usize];
             let SettledTold::Delayed { due } = settle.told else { continue };
@@ -72,6 +82,32 @@ fn waits(case: &Case, deliveries: &[u32], out: &mut Findings) {
                     });
                 }
             }
+        }
+    }
+}
+
+/// A message that was rescheduled waits as long as it was told to, unless it was rescheduled again.
+fn new_times(case: &Case, sent: u32, deliveries: &[u32], out: &mut Findings) {
+    let story = &case.story;
+    for timed in case.index.times(story, sent) {
+        let op = &story.ops[timed.op as usize];
+        let (TimedTold::Moved { at, .. }, Some(cp)) = (timed.told, op.cp()) else { continue };
+        let others = || case.index.times(story, sent).filter(|other| other.op != timed.op);
+        for got in deliveries.iter().map(|got| &story.got[*got as usize]) {
+            let receive = &story.ops[got.op as usize];
+            let Some(received) = receive.cp().filter(|received| *received > cp && receive.ts != 0) else { continue };
+            let again = others().any(|other| {
+                let other = &story.ops[other.op as usize];
+                other.t0 <= receive.t1 && other.cp().is_none_or(|other| cp < other && other < received)
+            });
+            out.expect(again || receive.ts >= at, || {
+                let who = story.name(timed.op);
+                format!(
+                    "{} at cluster time {}: expected it from {at} on, as {who} was told",
+                    case.delivery(got),
+                    receive.ts
+                )
+            });
         }
     }
 }

@@ -37,7 +37,10 @@ impl Check for Fencing {
                 | SettleOutcome::Delayed { .. }
                 | SettleOutcome::Readied
                 | SettleOutcome::Extended { .. }
-                | SettleOutcome::Purged => out.expect(live, || {
+                | SettleOutcome::Purged
+                | SettleOutcome::Expired
+                | SettleOutcome::Dropped
+                | SettleOutcome::Gone => out.expect(live, || {
                     format!("at position {cp}{}: {how:?} took effect ({outcome:?}), but the lease was over", whose())
                 }),
             }
@@ -46,7 +49,7 @@ impl Check for Fencing {
 
     fn end(&mut self, case: &Case, _: &After<'_>, out: &mut Findings) {
         let story = &case.story;
-        for (number, got) in (0u32..).zip(&story.got) {
+        for (number, got) in (0u32..).zip(&story.got).filter(|(_, got)| !got.taken) {
             let receive = &story.ops[got.op as usize];
             let mut until = receive.t1.saturating_add(case.lease(got));
             for settle in case.index.settles(number) {
@@ -65,7 +68,7 @@ impl Check for Fencing {
                     });
                 }
                 if let Verdict::Extend { lease } = settle.how {
-                    let lease = if lease == 0 { case.bounds(receive.queue).lease.1 } else { lease };
+                    let lease = if lease == 0 { case.bounds(got.queue).lease.1 } else { lease };
                     until = until.max(op.t1.saturating_add(lease.saturating_mul(MS)));
                 }
             }

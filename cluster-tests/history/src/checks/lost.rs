@@ -1,12 +1,9 @@
 //! I1: no acked enqueue is lost. What a client was told to be in stands in the log; and once all was received, it was
-//! seen, unless its queue was purged or removed.
-
-use std::collections::HashSet;
+//! seen, unless it could vanish otherwise: see [`Case::may_vanish`].
 
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
-use crate::format::{Applied, EnqueueOutcome, Kind};
-use crate::story::{End, SentTold};
+use crate::format::{Applied, EnqueueOutcome};
 
 #[derive(Default)]
 pub(super) struct Lost {
@@ -23,7 +20,7 @@ impl Check for Lost {
         self.held.resize(at.case.story.sent.len(), false);
         let (Some(op), Applied::Committed { e, .. }) = (at.op, &at.line.r) else { return };
         for (number, outcome) in at.case.story.ops[op as usize].sent.range().zip(e) {
-            if matches!(outcome, EnqueueOutcome::In { .. }) {
+            if matches!(outcome, EnqueueOutcome::In { dup: false, .. }) {
                 self.held[number] = true;
             }
         }
@@ -31,11 +28,8 @@ impl Check for Lost {
 
     fn end(&mut self, case: &Case, after: &After<'_>, out: &mut Findings) {
         let story = &case.story;
-        let removed = |kind| matches!(kind, Kind::Purge | Kind::Delete);
-        let removals = story.ops.iter().filter(|op| removed(op.kind) && op.end != End::Fail);
-        let swept: HashSet<u32> = removals.map(|op| op.queue).collect();
         for (number, sent) in story.sent.iter().enumerate() {
-            let SentTold::In { id, .. } = sent.told else { continue };
+            let Some(id) = sent.told.added() else { continue };
             let held = after.lines == 0 || self.held.get(number).copied().unwrap_or(false);
             out.expect(held, || {
                 let (who, v) = (story.name(sent.op), sent.m.v);
@@ -44,7 +38,8 @@ impl Check for Lost {
                     after.last_index
                 )
             });
-            if case.meta.drained && !swept.contains(&sent.queue) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            if case.meta.drained && !case.may_vanish(number) {
                 let seen = !case.index.deliveries(story, sent.m.v).is_empty();
                 let there = after.model.is_some_and(|model| model.holds(id));
                 out.expect(seen, || {

@@ -34,7 +34,7 @@ impl Check for Phantom {
                 )
             });
             if got.dead == crate::story::NONE {
-                let from = story.ops[got.op as usize].queue;
+                let from = got.queue;
                 out.expect(from == sent.queue, || {
                     let (expected, came) = (story.queue(sent.queue), story.queue(from));
                     format!(

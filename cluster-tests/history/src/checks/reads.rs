@@ -3,9 +3,9 @@
 
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
-use crate::format::{Kind, Stats};
+use crate::format::{Kind, Stats, Target};
 use crate::model::Model;
-use crate::story::{Look, Saw};
+use crate::story::{Look, Saw, Seen};
 
 #[derive(Default)]
 pub(super) struct Reads {
@@ -75,10 +75,24 @@ fn explains(case: &Case, model: &Model, look: &Look) -> bool {
         Saw::Stats(told) => {
             let name = case.story.queue_name(case.story.ops[look.op as usize].queue);
             let expected = name.and_then(|name| model.stats(name));
-            let known = |stats: &Stats| Stats { q: told.map_or(0, |told| told.q.min(stats.q)), ..*stats };
-            expected.as_ref().map(known) == told.as_ref().map(|told| Stats { q: told.q, ..*told })
+            // A dedup id whose window is over is counted until a tick sees that.
+            let known = |stats: &Stats| Stats { q: told.map_or(0, |told| told.q.min(stats.q)), dedup_ids: 0, ..*stats };
+            expected.as_ref().map(known) == told.as_ref().map(|told| Stats { dedup_ids: 0, ..*told })
         }
-        Saw::Message(id, told) => model.get(*id) == *told,
+        Saw::Message(target, told) => see(model, target) == *told,
+    }
+}
+
+/// What a look at a message shows by the model.
+fn see(model: &Model, target: &Target) -> Seen {
+    let id = match target {
+        Target::Id(id) => Some(*id),
+        Target::Dedup { q, dd } => model.find(q, dd),
+    };
+    let Some(id) = id else { return Seen::Nothing };
+    match model.get(id) {
+        Some(info) => Seen::Here(info),
+        None => model.outcome(id).map_or(Seen::Nothing, Seen::Done),
     }
 }
 
@@ -88,7 +102,7 @@ fn state(case: &Case, model: &Model, look: &Look) -> String {
             let name = case.story.queue_name(case.story.ops[look.op as usize].queue);
             format!("{:?}", name.and_then(|name| model.stats(name)))
         }
-        Saw::Message(id, _) => format!("{:?}", model.get(*id)),
+        Saw::Message(target, _) => format!("{:?}", see(model, target)),
     }
 }
 
@@ -133,7 +147,7 @@ impl Check for Reads {
         for sent in &story.sent {
             let op = &story.ops[sent.op as usize];
             begun.entry(sent.queue).or_default().push(op.t0);
-            if matches!(sent.told, crate::story::SentTold::In { .. }) {
+            if sent.told.added().is_some() {
                 ended.entry(sent.queue).or_default().push(op.t1);
             }
         }

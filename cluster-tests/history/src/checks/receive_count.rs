@@ -2,7 +2,6 @@
 
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
-use crate::format::Applied;
 use crate::story::NONE;
 
 pub(super) struct ReceiveCount;
@@ -13,15 +12,11 @@ impl Check for ReceiveCount {
     }
 
     fn applied(&mut self, at: &Applying<'_>, out: &mut Findings) {
-        let Applied::Granted { g } = &at.line.r else { return };
-        for grant in g.iter().filter(|_| at.line.replay.is_none()) {
-            let before = at.leases.newest(grant.q, grant.seq).map_or(0, |lease| lease.rc);
-            out.expect(grant.rc == before + 1, || {
-                let (cp, rc) = (at.line.cp, grant.rc);
-                format!(
-                    "at position {cp}: message {} of queue {} has receive count {rc} after {before}",
-                    grant.seq, grant.q
-                )
+        for (queue, seq, rc) in at.line.r.given().filter(|_| at.line.replay.is_none()) {
+            let before = at.leases.newest(queue, seq).map_or(0, |lease| lease.rc);
+            out.expect(rc == before + 1, || {
+                let cp = at.line.cp;
+                format!("at position {cp}: message {seq} of queue {queue} has receive count {rc} after {before}")
             });
         }
     }

@@ -3,12 +3,12 @@
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
 use crate::fast::FastMap;
-use crate::format::Position;
+use crate::format::{Position, Rid};
 use crate::model::has_effect;
 
 #[derive(Default)]
 pub(super) struct RequestIds {
-    effects: FastMap<(u64, u64), Position>,
+    effects: FastMap<Rid, Position>,
 }
 
 impl Check for RequestIds {
@@ -19,14 +19,14 @@ impl Check for RequestIds {
     fn applied(&mut self, at: &Applying<'_>, out: &mut Findings) {
         let Some(rid) = at.line.rid else { return };
         if at.line.replay.is_none() && has_effect(&at.line.r) {
-            let before = self.effects.insert((rid.session, rid.seq), at.line.cp);
+            let before = self.effects.insert(rid, at.line.cp);
             out.expect(before.is_none(), || {
                 let whose = at.op.map_or_else(String::new, |op| format!(" ({})", at.case.story.name(op)));
                 let first = before.unwrap_or_default();
                 format!("request {rid}{whose} took effect at position {first} and again at {}", at.line.cp)
             });
         } else if let Some(first) = at.line.replay {
-            let known = self.effects.get(&(rid.session, rid.seq)).copied();
+            let known = self.effects.get(&rid).copied();
             out.expect(known == Some(first), || {
                 format!(
                     "request {rid} is told at {} of an effect at {first}, but it took effect at {known:?}",

@@ -5,9 +5,14 @@
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
 use crate::fast::FastSet;
-use crate::format::{Applied, AuditLine, Command, EnqueueOutcome, EnqueuePart, Kind, SettleOutcome};
+use crate::format::{
+    Applied, AuditLine, CancelOutcome, Command, EnqueueOutcome, EnqueuePart, Kind, NewTime, QueueName, SettleOutcome,
+    Target, TimeOutcome,
+};
 use crate::model::has_effect;
-use crate::story::{End, OpRow, Sent, SentTold, Settled, SettledTold, Story};
+use crate::story::{
+    Cancel, CancelTold, End, Extra, OpRow, Sent, SentTold, Settled, SettledTold, Story, Timed, TimedTold,
+};
 
 #[derive(Default)]
 pub(super) struct Resolution {
@@ -115,7 +120,7 @@ impl Resolution {
         let ops = &at.case.story.ops;
         let opened = |op: &OpRow| (op.kind == Kind::Open && op.is_ok()).then_some(op.number);
         let sessions = self.sessions.get_or_insert_with(|| ops.iter().filter_map(opened).collect());
-        let Some(rid) = at.line.rid.filter(|rid| sessions.contains(&rid.session)) else { return };
+        let Some(rid) = at.line.rid.filter(|rid| !rid.free && sessions.contains(&rid.session)) else { return };
         out.expect(!has_effect(&at.line.r), || {
             format!(
                 "at position {}: request {rid} took effect, but no client asked for it: {:?}",
@@ -128,9 +133,22 @@ impl Resolution {
 /// Whether the log holds what was asked.
 fn asked(story: &Story, op: &OpRow, command: &Command) -> bool {
     let queue = |name| story.queue_name(op.queue) == Some(name);
+    let nothing = Extra::default();
+    let extra = story.extra_of(op).unwrap_or(&nothing);
     let settles = |s: &[crate::format::Settle]| {
         let asked = &story.settles[op.settles.range()];
-        asked.len() == s.len() && asked.iter().zip(s).all(|(a, b)| (a.tok, a.how) == (b.tok, b.how))
+        asked.len() == s.len() && asked.iter().zip(s).all(|(a, b)| (a.tok, a.how, a.out) == (b.tok, b.how, b.out))
+    };
+    let cancels = |c: &[Target]| {
+        let asked = &story.cancels[extra.cancels.range()];
+        asked.len() == c.len() && asked.iter().zip(c).all(|(a, b)| a.target == *b)
+    };
+    let times = |t: &[NewTime]| {
+        let asked = &story.times[extra.times.range()];
+        asked.len() == t.len() && asked.iter().zip(t).all(|(a, b)| a.time == *b)
+    };
+    let then = |then: &[QueueName]| {
+        then.len() == extra.then.len() && extra.then.iter().zip(then).all(|(a, b)| story.queue_name(*a) == Some(b))
     };
     let enqueues = |e: &[EnqueuePart]| {
         let asked = &story.sent[op.sent.range()];
@@ -138,9 +156,22 @@ fn asked(story: &Story, op: &OpRow, command: &Command) -> bool {
         asked.len() == e.len() && asked.iter().zip(e).all(same)
     };
     match (op.kind, command) {
-        (Kind::Enqueue | Kind::Settle, Command::Commit { s, e, atomic: false, .. })
-        | (Kind::Commit, Command::Commit { s, e, atomic: true, .. }) => settles(s) && enqueues(e),
-        (Kind::Receive, Command::Receive { q, max, lease, .. }) => queue(q) && *max <= op.max && *lease == op.argument,
+        (Kind::Settle | Kind::Cancel | Kind::Reschedule, Command::Commit { s, c, t, e, atomic: false, .. }) => {
+            settles(s) && cancels(c) && times(t) && enqueues(e)
+        }
+        (Kind::Enqueue, Command::Commit { s, c, t, e, atomic, .. }) => {
+            *atomic == extra.turned && settles(s) && cancels(c) && times(t) && enqueues(e)
+        }
+        (Kind::Commit, Command::Commit { s, c, t, e, atomic, .. }) => {
+            *atomic != extra.turned && settles(s) && cancels(c) && times(t) && enqueues(e)
+        }
+        (Kind::Receive, Command::Receive { q, then: more, max, lease, auto, .. }) => {
+            let same = *max <= op.max && *lease == op.argument && *auto == extra.auto;
+            queue(q) && then(more) && same
+        }
+        // Their texts are not kept.
+        (Kind::SetNamespace, Command::SetNamespace { .. })
+        | (Kind::DeleteNamespace, Command::DeleteNamespace { .. }) => true,
         (Kind::Open, Command::Open { renew }) => *renew == op.argument,
         (Kind::Create, Command::Create { q, .. }) | (Kind::Update, Command::Update { q, .. }) => queue(q),
         (Kind::Pause, Command::Pause { q, until }) => queue(q) && *until == op.argument,
@@ -165,7 +196,9 @@ fn asked(story: &Story, op: &OpRow, command: &Command) -> bool {
             | Command::Close { .. }
             | Command::Reopen { .. }
             | Command::Purge { .. }
-            | Command::Delete { .. },
+            | Command::Delete { .. }
+            | Command::SetNamespace { .. }
+            | Command::DeleteNamespace { .. },
         ) => false,
     }
 }
@@ -174,13 +207,20 @@ fn asked(story: &Story, op: &OpRow, command: &Command) -> bool {
 fn agrees(story: &Story, op: &OpRow, line: &AuditLine) -> Result<(), String> {
     let told = |what: &dyn std::fmt::Debug| Err(format!("was told {what:?}, but the outcome is {:?}", line.r));
     match &line.r {
-        Applied::Committed { s, e } => {
+        Applied::Committed { s, c, t, e } => {
             let (settled, sent) = (&story.settles[op.settles.range()], &story.sent[op.sent.range()]);
+            let nothing = Extra::default();
+            let extra = story.extra_of(op).unwrap_or(&nothing);
+            let (cancels, times) = (&story.cancels[extra.cancels.range()], &story.times[extra.times.range()]);
             let same = settled.len() == s.len()
                 && sent.len() == e.len()
+                && cancels.len() == c.len()
+                && times.len() == t.len()
+                && cancels.iter().zip(c).all(|(a, b)| same_cancel(story, a, b))
+                && times.iter().zip(t).all(|(a, b)| same_time(story, a, b))
                 && settled.iter().zip(s).all(|(a, b)| same_settled(story, a, b))
                 && sent.iter().zip(e).all(|(a, b)| same_sent(story, a, b));
-            if same { Ok(()) } else { told(&(settled, sent)) }
+            if same { Ok(()) } else { told(&(settled, cancels, times, sent)) }
         }
         Applied::Granted { g } => {
             let got = &story.got[op.got.range()];
@@ -195,6 +235,15 @@ fn agrees(story: &Story, op: &OpRow, line: &AuditLine) -> Result<(), String> {
             });
             if same { Ok(()) } else { told(&got) }
         }
+        Applied::Taken { d } => {
+            let got = &story.got[op.got.range()];
+            let rows = |taken: &crate::format::TakenOut| (taken.id, taken.rc, taken.f);
+            // What was taken is told once; what the first answer lost is lost.
+            let d = if op.replayed { &[] } else { d.as_slice() };
+            let same = got.len() == d.len() && got.iter().zip(d).all(|(got, d)| (got.id, got.rc, got.f) == rows(d));
+            if same { Ok(()) } else { told(&got) }
+        }
+        Applied::Namespace => Ok(()),
         Applied::Session { s } if *s == op.number => Ok(()),
         Applied::Changed { q } if op.number == 0 || *q == op.number => Ok(()),
         Applied::Removed { n } if *n == op.number => Ok(()),
@@ -211,7 +260,9 @@ fn agrees(story: &Story, op: &OpRow, line: &AuditLine) -> Result<(), String> {
 
 fn same_sent(story: &Story, told: &Sent, log: &EnqueueOutcome) -> bool {
     match (told.told, log) {
-        (SentTold::In { id, seq, at }, EnqueueOutcome::In { id: i, seq: s, at: a }) => (id, seq, at) == (*i, *s, *a),
+        (SentTold::In { id, seq, at, dup }, EnqueueOutcome::In { id: i, seq: s, at: a, dup: d }) => {
+            (id, seq, at, dup) == (*i, *s, *a, *d)
+        }
         (SentTold::No(number), EnqueueOutcome::No(refusal)) => {
             story.refusal(number).is_some_and(|told| told.why == refusal.why)
         }
@@ -219,11 +270,34 @@ fn same_sent(story: &Story, told: &Sent, log: &EnqueueOutcome) -> bool {
     }
 }
 
+fn same_cancel(story: &Story, told: &Cancel, log: &CancelOutcome) -> bool {
+    match (told.told, log) {
+        (CancelTold::Cancelled(id), CancelOutcome::Cancelled { id: i }) => id == *i,
+        (CancelTold::Gone, CancelOutcome::Gone) => true,
+        (CancelTold::No(number), CancelOutcome::No(refusal)) => {
+            story.refusal(number).is_some_and(|told| (&told.why, told.rc) == (&refusal.why, refusal.rc))
+        }
+        (CancelTold::Nothing | CancelTold::Cancelled(_) | CancelTold::Gone | CancelTold::No(_), _) => false,
+    }
+}
+
+fn same_time(story: &Story, told: &Timed, log: &TimeOutcome) -> bool {
+    match (told.told, log) {
+        (TimedTold::Moved { id, at }, TimeOutcome::Moved { id: i, at: a }) => (id, at) == (*i, *a),
+        (TimedTold::No(number), TimeOutcome::No(refusal)) => {
+            story.refusal(number).is_some_and(|told| (&told.why, told.rc) == (&refusal.why, refusal.rc))
+        }
+        (TimedTold::Nothing | TimedTold::Moved { .. } | TimedTold::No(_), _) => false,
+    }
+}
+
 fn same_settled(story: &Story, told: &Settled, log: &SettleOutcome) -> bool {
     match (told.told, log) {
         (SettledTold::Acked, SettleOutcome::Acked)
         | (SettledTold::Readied, SettleOutcome::Readied)
-        | (SettledTold::Purged, SettleOutcome::Purged) => true,
+        | (SettledTold::Purged, SettleOutcome::Purged)
+        | (SettledTold::Expired, SettleOutcome::Expired)
+        | (SettledTold::Dropped, SettleOutcome::Dropped) => true,
         (SettledTold::Dead { seq, q }, SettleOutcome::Dead { seq: s, q: to }) => (seq, q) == (*s, *to),
         (SettledTold::Delayed { due }, SettleOutcome::Delayed { due: d }) => due == *d,
         (SettledTold::Extended { left }, SettleOutcome::Extended { left: most }) => left <= *most,
@@ -238,6 +312,9 @@ fn same_settled(story: &Story, told: &Settled, log: &SettleOutcome) -> bool {
             | SettledTold::Readied
             | SettledTold::Extended { .. }
             | SettledTold::Purged
+            | SettledTold::Expired
+            | SettledTold::Dropped
+            | SettledTold::Gone
             | SettledTold::No(_),
             _,
         ) => false,

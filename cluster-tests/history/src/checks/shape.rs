@@ -26,9 +26,20 @@ impl Check for Shape {
                 (_, SettledTold::Nothing | SettledTold::No(_)) | (Verdict::Ack, SettledTold::Acked) => true,
                 (
                     Verdict::Retry { .. },
-                    SettledTold::Delayed { .. } | SettledTold::Readied | SettledTold::Dead { .. },
+                    SettledTold::Delayed { .. }
+                    | SettledTold::Readied
+                    | SettledTold::Dead { .. }
+                    | SettledTold::Expired
+                    | SettledTold::Dropped,
                 ) => true,
-                (Verdict::Reject, SettledTold::Dead { .. } | SettledTold::Delayed { .. }) => true,
+                (
+                    Verdict::Reject,
+                    SettledTold::Dead { .. }
+                    | SettledTold::Delayed { .. }
+                    | SettledTold::Expired
+                    | SettledTold::Dropped,
+                )
+                | (Verdict::Release, SettledTold::Expired) => true,
                 (Verdict::Release, SettledTold::Readied) | (Verdict::Extend { .. }, SettledTold::Extended { .. }) => {
                     true
                 }

@@ -4,7 +4,6 @@ use super::{After, Applying, Check, Findings};
 use crate::case::Case;
 use crate::fast::FastMap;
 use crate::format::{Applied, MessageId, Position, Token};
-use crate::story::SentTold;
 
 #[derive(Default)]
 pub(super) struct Unique {
@@ -36,10 +35,7 @@ impl Check for Unique {
             out.violation(|| format!("expected each lease to have a token of its own, but {a} and {b} share one"));
         }
         out.looked += story.got.len() as u64;
-        let told = |number: &u32| match story.sent[*number as usize].told {
-            SentTold::In { id, .. } => Some(id),
-            SentTold::Nothing | SentTold::No(_) => None,
-        };
+        let told = |number: &u32| story.sent[*number as usize].told.added();
         let mut ids: Vec<(MessageId, u32)> =
             (0u32..).take(story.sent.len()).filter_map(|number| told(&number).map(|id| (id, number))).collect();
         ids.sort_unstable();

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::call::{EnqueuePart, Settings, Settle};
+use super::call::{EnqueuePart, NewTime, Settle, Target};
 use super::names::{Hash, MessageId, Position, QueueName, Rid, Token};
-use super::told::{EnqueueOutcome, Refusal, SettleOutcome};
+use super::settings::Settings;
+use super::told::{CancelOutcome, EnqueueOutcome, Refusal, SettleOutcome, TimeOutcome};
 
 /// A request that was applied, in the order of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,11 +42,17 @@ pub struct AuditLine {
 pub enum Command {
     /// Nothing: an entry without a request, which moves the clock alone.
     Nothing,
-    /// Settlements, then enqueues.
+    /// Settlements, then cancels, then reschedules, then enqueues.
     Commit {
         /// The leases.
         s: Vec<Settle>,
-        /// The messages.
+        /// The messages to cancel.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        c: Vec<Target>,
+        /// The messages to reschedule.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        t: Vec<NewTime>,
+        /// The messages to enqueue.
         e: Vec<EnqueuePart>,
         /// Whether all or nothing.
         atomic: bool,
@@ -56,12 +63,18 @@ pub enum Command {
     Receive {
         /// The queue.
         q: QueueName,
+        /// Further queues, in order of preference.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        then: Vec<QueueName>,
         /// How many at most.
         max: u32,
         /// How many bytes at most; 0: 4 MiB.
         bytes: u64,
         /// The lease in milliseconds; 0: the queue's.
         lease: u64,
+        /// Whether they are acked as they are received.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        auto: bool,
     },
     /// Ends leases that ran out.
     Expire {
@@ -123,6 +136,21 @@ pub enum Command {
         /// The queue.
         q: QueueName,
     },
+    /// Stores a namespace's defaults.
+    SetNamespace {
+        /// The namespace.
+        ns: String,
+        /// What differs from the built-in defaults.
+        set: Settings,
+        /// Whether enqueues make queues; absent: they do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        auto: Option<bool>,
+    },
+    /// Takes a namespace's defaults back.
+    DeleteNamespace {
+        /// The namespace.
+        ns: String,
+    },
 }
 
 /// A lease that ran out, as the leader named it: `[queue id, sequence, log index of the grant]`.
@@ -159,6 +187,12 @@ pub enum Applied {
     Committed {
         /// What became of each lease.
         s: Vec<SettleOutcome>,
+        /// What became of each cancel.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        c: Vec<CancelOutcome>,
+        /// What became of each reschedule.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        t: Vec<TimeOutcome>,
         /// What became of each message.
         e: Vec<EnqueueOutcome>,
     },
@@ -166,6 +200,11 @@ pub enum Applied {
     Granted {
         /// The leases, in order of delivery.
         g: Vec<Grant>,
+    },
+    /// Messages acked as they were received.
+    Taken {
+        /// The messages, in order of delivery; none where this is a repeat.
+        d: Vec<TakenOut>,
     },
     /// Leases ended.
     Expired {
@@ -176,6 +215,9 @@ pub enum Applied {
     Ticked {
         /// How many.
         n: u32,
+        /// Whether work is left for another tick.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
     },
     /// The cluster has a secret.
     Initialized {
@@ -197,8 +239,32 @@ pub enum Applied {
         /// How many.
         n: u64,
     },
+    /// A namespace has defaults, or has them no more.
+    Namespace,
     /// Nothing happened.
     Refused(Refusal),
+}
+
+impl Applied {
+    /// The messages given to a receiver, leased or taken: the queue's id, the sequence there, the receive count.
+    pub fn given(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
+        let (g, d): (&[Grant], &[TakenOut]) = match self {
+            Applied::Granted { g } => (g, &[]),
+            Applied::Taken { d } => (&[], d),
+            Applied::Nothing
+            | Applied::Committed { .. }
+            | Applied::Expired { .. }
+            | Applied::Ticked { .. }
+            | Applied::Initialized { .. }
+            | Applied::Session { .. }
+            | Applied::Changed { .. }
+            | Applied::Removed { .. }
+            | Applied::Namespace
+            | Applied::Refused(_) => (&[], &[]),
+        };
+        let leased = g.iter().map(|grant| (grant.q, grant.seq, grant.rc));
+        leased.chain(d.iter().map(|taken| (taken.q, taken.seq, taken.rc)))
+    }
 }
 
 /// A lease granted.
@@ -219,6 +285,23 @@ pub struct Grant {
     pub f: u32,
     /// The lease's end on the lease clock, in milliseconds.
     pub end: u64,
+}
+
+/// A message acked as it was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TakenOut {
+    /// The queue's id.
+    pub q: u64,
+    /// The message's sequence there.
+    pub seq: u64,
+    /// Its id.
+    pub id: MessageId,
+    /// Leases ever granted on it in this queue, this delivery included.
+    pub rc: u32,
+    /// Failures counted in its window.
+    #[serde(default)]
+    pub f: u32,
 }
 
 /// The rolling hash over a node's log and writes.

@@ -211,31 +211,68 @@ pub mod body {
     }
 }
 
-/// A request's id: `[session, seq]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "(u64, u64)", into = "(u64, u64)")]
+/// A request's id: `[session, seq]`, or without a session 16 bytes in 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rid {
-    /// The session.
+    /// The session; without one the first 8 of 16 bytes.
     pub session: u64,
-    /// The request's number in it, from 1.
+    /// The request's number in it, from 1; without one the last 8 of 16 bytes.
     pub seq: u64,
+    /// Whether it has no session.
+    pub free: bool,
 }
 
-impl From<(u64, u64)> for Rid {
-    fn from((session, seq): (u64, u64)) -> Self {
-        Self { session, seq }
+impl Rid {
+    /// Request `seq` of a session.
+    pub fn of(session: u64, seq: u64) -> Self {
+        Self { session, seq, free: false }
+    }
+
+    /// A request without a session, by its 16 bytes.
+    pub fn token(high: u64, low: u64) -> Self {
+        Self { session: high, seq: low, free: true }
     }
 }
 
-impl From<Rid> for (u64, u64) {
-    fn from(rid: Rid) -> Self {
-        (rid.session, rid.seq)
+impl Serialize for Rid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.free { serializer.collect_str(self) } else { (self.session, self.seq).serialize(serializer) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Rid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> serde::de::Visitor<'de> for Either {
+            type Value = Rid;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("[session, seq] or 32 hexadecimal digits")
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Rid, A::Error> {
+                let lacks = |at: usize| serde::de::Error::invalid_length(at, &"[session, seq]");
+                let session = seq.next_element()?.ok_or_else(|| lacks(0))?;
+                let number = seq.next_element()?.ok_or_else(|| lacks(1))?;
+                Ok(Rid::of(session, number))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Rid, E> {
+                let Token(bytes) = text.parse().map_err(E::custom)?;
+                Ok(Rid::token((bytes >> 64) as u64, bytes as u64))
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }
 
 impl fmt::Display for Rid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.session, self.seq)
+        if self.free {
+            write!(f, "{:016x}{:016x}", self.session, self.seq)
+        } else {
+            write!(f, "{}/{}", self.session, self.seq)
+        }
     }
 }
 

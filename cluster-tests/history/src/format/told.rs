@@ -43,22 +43,45 @@ pub enum Answer {
         /// The deliveries.
         d: Vec<Delivery>,
     },
+    /// To `receive` where messages are acked as they are received: in order of delivery.
+    Taken {
+        /// The messages.
+        d: Vec<Taken>,
+    },
+    /// To `cancel`: one for each target, in order.
+    Cancelled {
+        /// What became of each.
+        c: Vec<CancelOutcome>,
+    },
+    /// To `reschedule`: one for each message, in order.
+    Rescheduled {
+        /// What became of each.
+        t: Vec<TimeOutcome>,
+    },
     /// To `settle`: one for each lease, in order.
     Settled {
         /// What became of each.
         s: Vec<SettleOutcome>,
     },
-    /// To `commit`: one for each part, in order; none of them refused.
+    /// To `commit`: one for each part, in order; none of them refused, unless each stands alone.
     Committed {
         /// What became of each lease.
         s: Vec<SettleOutcome>,
+        /// What became of each cancel.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        c: Vec<CancelOutcome>,
+        /// What became of each reschedule.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        t: Vec<TimeOutcome>,
         /// What became of each message.
         e: Vec<EnqueueOutcome>,
     },
     /// To `stats`; absent: no such queue.
     Stats(Option<Stats>),
-    /// To `get`; absent: no such message.
+    /// To `get` and `find`; absent: no such message.
     Got(Option<Info>),
+    /// To `get` and `find`: the message was acked, and this came of it.
+    Done(Done),
     /// To `create`, `update`, `pause`, `resume`, `close` and `reopen`.
     Changed {
         /// The queue's id; 0 where the reply did not say.
@@ -81,9 +104,16 @@ pub struct Refusal {
     /// `LEASE_LOST`: the message's receive count; absent where it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rc: Option<u32>,
-    /// A commit's part that was refused: `s0` for the first lease, `e0` for the first message.
+    /// A commit's part that was refused: `s0` for the first lease, `c0` for the first cancel, `t0` for the first new time,
+    /// `e0` for the first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// `FULL`: which bound, such as `max_depth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// `FULL`: when to try again, in milliseconds; absent where it was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<u64>,
     /// For a person.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
@@ -92,13 +122,21 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal for `why`, with nothing beside it.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), rc: None, part: None, text: String::new() }
+        Self { why: why.into(), rc: None, part: None, bound: None, again: None, text: String::new() }
+    }
+
+    /// A refusal of a lease or a message that has this receive count; `None`: it is gone.
+    pub fn counted(why: &str, rc: Option<u32>) -> Self {
+        Self { rc, ..Self::new(why) }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)?;
+        if let Some(bound) = &self.bound {
+            write!(f, " by {bound}")?;
+        }
         if let Some(part) = &self.part {
             write!(f, " at {part}")?;
         }
@@ -121,8 +159,41 @@ pub enum EnqueueOutcome {
         seq: u64,
         /// When it is ready.
         at: u64,
+        /// Whether it was there before, under its dedup id.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dup: bool,
     },
     /// It is not.
+    No(Refusal),
+}
+
+/// What became of one cancel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CancelOutcome {
+    /// The message is gone.
+    Cancelled {
+        /// Its id.
+        id: MessageId,
+    },
+    /// There was none.
+    Gone,
+    /// Nothing happened.
+    No(Refusal),
+}
+
+/// What became of one reschedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum TimeOutcome {
+    /// It has its new time.
+    Moved {
+        /// Its id.
+        id: MessageId,
+        /// When it is ready.
+        at: u64,
+    },
+    /// Nothing happened.
     No(Refusal),
 }
 
@@ -148,6 +219,38 @@ pub struct Delivery {
     /// Why it is a dead letter; absent where it is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<DeadLetter>,
+    /// The queue it came from; absent where the receive names one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<QueueName>,
+    /// Its group; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub g: Option<Box<str>>,
+}
+
+/// A message that was acked as it was received.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taken {
+    /// The message's id.
+    pub id: MessageId,
+    /// The value its body begins with.
+    pub v: u64,
+    /// The hash of its body.
+    pub h: Hash,
+    /// Leases ever granted on it in this queue, this delivery included.
+    pub rc: u32,
+    /// Failures counted in its window.
+    #[serde(default, skip_serializing_if = "is_zero_u32")]
+    pub f: u32,
+    /// Why it is a dead letter; absent where it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<DeadLetter>,
+    /// The queue it came from; absent where the receive names one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<QueueName>,
+    /// Its group; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub g: Option<Box<str>>,
 }
 
 /// Where a dead letter comes from, and why.
@@ -156,7 +259,7 @@ pub struct Delivery {
 pub struct DeadLetter {
     /// The queue it was in.
     pub q: QueueName,
-    /// `attempts` or `rejected`.
+    /// `attempts`, `rejected`, `expired` or `group`.
     pub why: String,
     /// Leases granted there.
     pub rc: u32,
@@ -191,6 +294,12 @@ pub enum SettleOutcome {
     },
     /// Gone with a purge.
     Purged,
+    /// Gone, or a dead letter, for its time to live is over.
+    Expired,
+    /// Gone, for its attempts are used up and its queue drops such messages.
+    Dropped,
+    /// Of a lease that ran out: the message is not there after the entry; why, the log does not tell.
+    Gone,
     /// Nothing happened.
     No(Refusal),
 }
@@ -220,6 +329,16 @@ pub struct Stats {
     pub failed: u64,
     pub lease_expired: u64,
     pub over_bound: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub outcomes_dropped: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dedup_ids: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retained: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub groups_blocked: u64,
 }
 
 /// What a look at a message shows.
@@ -240,6 +359,30 @@ pub struct Info {
     pub rc: u32,
     /// Failures counted in its window.
     pub f: u32,
+    /// Its number in the line of its group; 0: it has not joined, or has no group.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub line: u64,
+    /// When it expires, on cluster time; 0: never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub x: u64,
+}
+
+/// What came of a message that was acked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// Its id.
+    pub id: MessageId,
+    /// The queue it was acked in.
+    pub q: QueueName,
+    /// When it was acked, on cluster time.
+    pub at: u64,
+    /// Until when this can be read, on cluster time.
+    pub until: u64,
+    /// Leases ever granted on it.
+    pub rc: u32,
+    /// What the worker gave back: its hash.
+    pub h: Hash,
 }
 
 /// What a message is doing.

@@ -1,9 +1,11 @@
 //! Failures: the attempt budget, the backoff, the dead-letter queue.
 
-use super::queue::{Message, State};
+use super::ends::End;
+use super::queue::{Queue, State};
+use super::settings::backoff_ceiling;
 use super::timers::Timer;
-use super::{Model, Step, unexpected, wrong};
-use crate::format::{Applied, DeadLetter, ExpiredLease, SettleOutcome};
+use super::{Model, Pick, Step, unexpected, wrong};
+use crate::format::{Applied, ExpiredLease, Remains, SettleOutcome};
 
 /// How many expiries may fill an entry, together with what its earlier requests did, so that the rest is left for the next.
 const FILLS: usize = 250;
@@ -16,42 +18,64 @@ pub(super) enum Failed {
     Expired,
 }
 
+/// What of its policy a message goes by.
+struct Policy {
+    tries: u32,
+    base: u64,
+    cap: u64,
+}
+
+impl Policy {
+    fn of(queue: &Queue, sequence: u64) -> Self {
+        let (set, more) = (&queue.settings, queue.messages.get(&sequence).and_then(|message| message.more.as_ref()));
+        Self {
+            tries: more.and_then(|more| more.tries).unwrap_or(set.max_attempts),
+            base: more.and_then(|more| more.base).unwrap_or(set.base),
+            cap: more.and_then(|more| more.cap).unwrap_or(set.cap),
+        }
+    }
+}
+
 impl Model {
+    /// Whether a lease that is named as run out really has.
+    fn is_over(&self, lease: &ExpiredLease) -> bool {
+        let message = self.queues.get(&lease.queue).and_then(|queue| queue.messages.get(&lease.sequence));
+        message.is_some_and(|message| match message.state {
+            State::Leased { granted, end, .. } => granted == lease.granted && end <= self.lease_now,
+            State::Delayed { .. } | State::Ready { .. } | State::Blocked => false,
+        })
+    }
+
     /// Ends the leases that ran out.
-    pub(super) fn expire(&mut self, leases: &[ExpiredLease], got: &Applied) -> Step {
-        let Applied::Expired { l } = got else { return unexpected("leases to end", got) };
-        let mut ended = l.iter();
+    pub(super) fn expire(&mut self, leases: &[ExpiredLease], told: Option<&Applied>, pick: Pick<'_>) -> Step<Applied> {
+        let told = match told {
+            None => None,
+            Some(Applied::Expired { l }) => Some(l),
+            Some(other) => return unexpected("leases to end", other),
+        };
+        let mut ended = told.map(|told| told.iter());
+        let mut l = Vec::new();
         for (number, lease) in (0u32..).zip(leases) {
-            let message = self.queues.get(&lease.queue).and_then(|queue| queue.messages.get(&lease.sequence));
-            let Some(message) = message else { continue };
-            let over = match message.state {
-                State::Leased { granted, end, .. } => granted == lease.granted && end <= self.lease_now,
-                State::Delayed { .. } | State::Ready => false,
-            };
-            if !over {
+            if !self.is_over(lease) {
                 continue;
             }
-            let Some((told, outcome)) = ended.next() else {
-                if l.len() + self.done_in_entry >= FILLS {
-                    break;
+            let outcome = match ended.as_mut().map(Iterator::next) {
+                None => None,
+                Some(None) if l.len() + self.done_in_entry >= FILLS => break,
+                Some(None) => {
+                    let text = format!("expected lease {number} to be ended, but it is not");
+                    return wrong("a lease that ran out is ended", text);
                 }
-                return wrong(
-                    "a lease that ran out is ended",
-                    format!("expected lease {number} to be ended, but it is not"),
-                );
+                Some(Some((told, _))) if *told != number => {
+                    let text = format!("expected lease {number} of the list to be ended next, but it is {told}");
+                    return wrong("a lease that ran out is ended, and no other", text);
+                }
+                Some(Some((_, outcome))) => Some(outcome),
             };
-            if *told != number {
-                let text = format!("expected lease {number} of the list to be ended next, but it is {told}");
-                return wrong("a lease that ran out is ended, and no other", text);
-            }
-            if lease.sequence < self.queue_mut(lease.queue)?.purged_below {
-                self.finish_purged(lease.queue, lease.sequence, outcome)?;
-            } else {
-                self.fail(lease.queue, lease.sequence, Failed::Expired, outcome)?;
-            }
+            l.push((number, self.expire_one(lease, outcome, pick)?));
         }
-        match ended.next() {
-            None => Ok(()),
+        match ended.as_mut().and_then(Iterator::next) {
+            None => Ok(Applied::Expired { l }),
             Some((number, _)) => wrong(
                 "a lease that ran out is ended, and no other",
                 format!("expected lease {number} of the list to go on, but it was ended"),
@@ -59,73 +83,106 @@ impl Model {
         }
     }
 
-    /// The end of a message whose queue was purged while it was leased.
-    pub(super) fn finish_purged(&mut self, id: u64, sequence: u64, got: &SettleOutcome) -> Step {
-        if *got != SettleOutcome::Purged {
-            return wrong("what was purged while it was leased is gone", format!("expected Purged, but it is {got:?}"));
+    /// Ends a lease that ran out; what came of it in the log is seen by where the message is after the entry.
+    fn expire_one(
+        &mut self,
+        lease: &ExpiredLease,
+        told: Option<&SettleOutcome>,
+        pick: Pick<'_>,
+    ) -> Step<SettleOutcome> {
+        let (at, sequence) = (lease.queue, lease.sequence);
+        let queue = self.queue_mut(at)?;
+        let id = queue.messages.get(&sequence).map(|message| message.id);
+        let expected = if sequence < queue.head.purged_below {
+            self.take_out(at, sequence, End::Purged)?;
+            SettleOutcome::Purged
+        } else {
+            self.fail(at, sequence, Failed::Expired, told, pick)?
+        };
+        let place = id.and_then(|id| self.by_id(id)).map(|(queue, sequence, _)| (queue, sequence));
+        // As the audit tells it: by where the message is.
+        let expected = match (place, expected) {
+            (None, SettleOutcome::Purged | SettleOutcome::Expired | SettleOutcome::Dropped) => SettleOutcome::Gone,
+            (Some((q, seq)), SettleOutcome::Expired) => SettleOutcome::Dead { seq, q },
+            (_, expected) => expected,
+        };
+        match (told, place) {
+            (None, _) => Ok(expected),
+            // The rest of the entry took it away before anybody saw it.
+            (Some(SettleOutcome::Gone), Some(place)) => {
+                self.must_be_gone.insert(place);
+                Ok(SettleOutcome::Gone)
+            }
+            (Some(told), _) if *told == expected => Ok(expected),
+            (Some(told), _) => {
+                let text = format!("expected it to end as {expected:?}, but it is {told:?}");
+                wrong("the attempt budget and the backoff", text)
+            }
         }
-        let queue = self.queue_mut(id)?;
-        if let Some(message) = queue.remove(sequence) {
-            queue.end_lease(message.size);
-            queue.stats.purged += 1;
-            self.moved.remove(&message.id);
-        }
-        Ok(())
     }
 
     /// Counts a failure of a leased message, and puts it where it belongs.
-    pub(super) fn fail(&mut self, id: u64, sequence: u64, failed: Failed, got: &SettleOutcome) -> Step {
+    pub(super) fn fail(
+        &mut self,
+        at: u64,
+        sequence: u64,
+        failed: Failed,
+        told: Option<&SettleOutcome>,
+        pick: Pick<'_>,
+    ) -> Step<SettleOutcome> {
         let now = self.now;
-        let queue = self.queue_mut(id)?;
-        let settings = queue.settings.clone();
-        let target = settings.dead_letter_queue(&queue.name);
+        let queue = self.queue_mut(at)?;
+        let policy = Policy::of(queue, sequence);
+        let (window, on_exhausted) = (queue.settings.window, queue.settings.on_exhausted);
         let Some(message) = queue.messages.get_mut(&sequence) else {
             return wrong("a leased message is there", format!("expected message {sequence}, but there is none"));
         };
-        queue.stats.failed += 1;
+        queue.head.stats.failed += 1;
+        queue.head.changed = true;
         if failed == Failed::Expired {
-            queue.stats.lease_expired += 1;
+            queue.head.stats.lease_expired += 1;
             message.expiries += 1;
         } else {
             message.expiries = 0;
         }
-        if message.failures == 0 || now.saturating_sub(message.window_from) >= settings.window {
+        if message.failures == 0 || now.saturating_sub(message.window_from) >= window {
             message.failures = 0;
             message.window_from = now;
         }
         message.failures += 1;
-        let (size, held, failures) = (message.size, message.held, message.failures);
-        let exhausted = settings.max_attempts > 0 && failures >= settings.max_attempts;
-        let gives_up = failed == Failed::Permanent || exhausted;
-        let is_dead_letter = message.dead.is_some();
+        let (failures, expired, is_dead_letter) = (message.failures, message.is_expired(now), message.dead.is_some());
         let first_expiry = failed == Failed::Expired && message.expiries == 1;
-        // What follows may not be seen, where the rest of the entry removed the message.
-        let unseen = failed == Failed::Expired && *got == SettleOutcome::Purged;
-        queue.end_lease(size);
-        if let Some(target) = target.filter(|_| gives_up && !is_dead_letter) {
+        let exhausted = policy.tries > 0 && failures >= policy.tries;
+        let gives_up = failed == Failed::Permanent || exhausted;
+        if exhausted && failed != Failed::Permanent && on_exhausted == Remains::Nothing {
+            self.take_out(at, sequence, End::Dropped)?;
+            return Ok(SettleOutcome::Dropped);
+        }
+        if gives_up && !is_dead_letter {
             let why = if failed == Failed::Permanent { "rejected" } else { "attempts" };
-            return self.bury(id, sequence, &target, why, got, unseen);
+            let (q, seq) = self.bury(at, sequence, why, told)?;
+            return Ok(SettleOutcome::Dead { seq, q });
+        }
+        if expired {
+            self.end_expired(at, sequence)?;
+            return Ok(SettleOutcome::Expired);
         }
         // The least and the most that it may wait.
         let wait = match failed {
-            _ if gives_up => settings.cap..=settings.cap,
+            _ if gives_up => policy.cap..=policy.cap,
             Failed::Transient { delay: Some(delay) } => delay..=delay,
             Failed::Expired if first_expiry => 0..=0,
             Failed::Transient { delay: None } | Failed::Expired | Failed::Permanent => {
-                0..=settings.backoff_ceiling(failures)
+                0..=backoff_ceiling(policy.base, policy.cap, failures)
             }
         };
-        let waits = match got {
-            SettleOutcome::Readied => 0,
-            SettleOutcome::Delayed { due } if *due > now => *due - now,
-            SettleOutcome::Purged if unseen => *wait.end(),
-            SettleOutcome::Acked
-            | SettleOutcome::Dead { .. }
-            | SettleOutcome::Delayed { .. }
-            | SettleOutcome::Extended { .. }
-            | SettleOutcome::Purged
-            | SettleOutcome::No(_) => {
-                let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it is {got:?}");
+        let waits = match told {
+            None => *wait.start() + pick(wait.end() - wait.start()),
+            Some(SettleOutcome::Readied) => 0,
+            Some(SettleOutcome::Delayed { due }) if *due > now => *due - now,
+            Some(SettleOutcome::Gone) => *wait.end(),
+            Some(told) => {
+                let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it is {told:?}");
                 return wrong("the attempt budget and the backoff", text);
             }
         };
@@ -133,80 +190,21 @@ impl Model {
             let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it waits {waits} ms");
             return wrong("the attempt budget and the backoff", text);
         }
-        if unseen {
-            self.must_be_gone.insert((id, sequence));
-        }
-        let queue = self.queue_mut(id)?;
+        let queue = self.queue_mut(at)?;
+        queue.leave(sequence);
         if waits == 0 {
             queue.give_back(sequence);
-            return Ok(());
+            return Ok(SettleOutcome::Readied);
         }
-        queue.stats.delayed += 1;
-        if let Some(message) = queue.messages.get_mut(&sequence) {
-            message.state = State::Delayed { due: now + waits };
-        }
-        if unseen && wait.start() < wait.end() {
+        queue.head.stats.delayed += 1;
+        let Some(message) = queue.messages.get_mut(&sequence) else { return Ok(SettleOutcome::Gone) };
+        message.state = State::Delayed { due: now + waits };
+        let timer = Timer::message(now + waits, at, message.lane(), sequence);
+        if told == Some(&SettleOutcome::Gone) && wait.start() < wait.end() {
             self.timers.set_unseen(now, now + waits);
         } else {
-            self.timers.set(Timer::message(now + waits, id, held, sequence));
+            self.timers.set(timer);
         }
-        Ok(())
-    }
-
-    /// Moves a message whose lease was just ended to a dead-letter queue.
-    fn bury(
-        &mut self,
-        id: u64,
-        sequence: u64,
-        target: &crate::format::QueueName,
-        why: &str,
-        got: &SettleOutcome,
-        unseen: bool,
-    ) -> Step {
-        let rule = "a message whose attempts are used up, or that was rejected, is a dead letter";
-        let queue = self.queue_mut(id)?;
-        let source = queue.name.clone();
-        let Some(message) = queue.remove(sequence) else { return wrong(rule, "expected the message, but it is gone") };
-        queue.stats.moved_out += 1;
-        let to = match (self.names.get(target).copied(), got) {
-            (Some(to), _) => to,
-            (None, SettleOutcome::Dead { q, .. }) => {
-                self.make_queue(target, *q)?;
-                *q
-            }
-            // The rest of the entry removed the message, so that its place was not seen.
-            (None, _) if unseen => {
-                let next = self.last_queue + 1;
-                self.make_queue(target, next)?;
-                next
-            }
-            (None, other) => return wrong(rule, format!("expected it in {target}, but it is {other:?}")),
-        };
-        let next = self.queue_mut(to)?.last_sequence + 1;
-        let expected = SettleOutcome::Dead { seq: next, q: to };
-        if *got != expected && !unseen {
-            return wrong(rule, format!("expected {expected:?} in {target}, but it is {got:?}"));
-        }
-        let dead = DeadLetter { q: source, why: why.into(), rc: message.receive_count, f: message.failures };
-        let buried = Message {
-            state: State::Ready,
-            held: false,
-            receive_count: 0,
-            failures: 0,
-            window_from: 0,
-            expiries: 0,
-            dead: Some(Box::new(dead)),
-            ..message
-        };
-        let queue = self.queue_mut(to)?;
-        queue.stats.moved_in += 1;
-        queue.stats.over_bound += u64::from(queue.is_full(1, buried.size));
-        let message = buried.id;
-        let place = (to, queue.add(buried));
-        self.moved.insert(message, place);
-        if unseen {
-            self.must_be_gone.insert(place);
-        }
-        Ok(())
+        Ok(SettleOutcome::Delayed { due: now + waits })
     }
 }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
-use super::{Model, State, Step, expect_refusal, same, unexpected, wrong};
+use super::{Model, State, Step, same, unexpected, wrong};
 use crate::fast::FastMap;
-use crate::format::{Applied, AuditLine, Command, EnqueueOutcome, Grant, Position, Refusal, Rid, SettleOutcome};
+use crate::format::{
+    Applied, AuditLine, CancelOutcome, Command, EnqueueOutcome, Grant, Position, Refusal, Rid, SettleOutcome,
+    TimeOutcome,
+};
 
 /// Idle time on the lease clock after which a session ends, in milliseconds.
 const IDLE: u64 = 600_000;
@@ -13,6 +16,12 @@ const IDLE: u64 = 600_000;
 const SESSIONS: usize = 100_000;
 /// Outcomes stored for a session.
 const OUTCOMES: u64 = 1_024;
+/// A bucket of requests without a session, in milliseconds of the lease clock.
+const BUCKET: u64 = 300_000;
+/// Buckets before the current one in which such a request is found.
+const BUCKETS: u64 = 2;
+/// Outcomes of such requests.
+const FREE: u64 = 200_000;
 /// Sessions that one tick ends.
 const TICK: usize = 100;
 
@@ -24,6 +33,8 @@ pub(crate) struct Sessions {
     timers: std::collections::BTreeSet<(u64, u64)>,
     /// The highest id ever given.
     last: u64,
+    /// Outcomes of requests without a session, by bucket.
+    free: BTreeMap<u64, FastMap<Rid, Outcome>>,
 }
 
 #[derive(Debug)]
@@ -65,6 +76,9 @@ fn fingerprint(command: &Command) -> u64 {
 impl Sessions {
     pub(crate) fn admit(&self, rid: Rid, ab: u64, command: &Command, index: u64, now: u64) -> Admission {
         let refused = |why: &str| Admission::Refused(Refusal::new(why));
+        if rid.free {
+            return self.admit_free(rid, command, now);
+        }
         let Some(session) = self.live.get(&rid.session).filter(|s| now.saturating_sub(s.active) < IDLE) else {
             return refused("SESSION_EXPIRED");
         };
@@ -88,8 +102,31 @@ impl Sessions {
         Admission::New
     }
 
+    fn admit_free(&self, rid: Rid, command: &Command, now: u64) -> Admission {
+        let live = || self.free.range((now / BUCKET).saturating_sub(BUCKETS)..).map(|(_, outcomes)| outcomes);
+        match live().find_map(|outcomes| outcomes.get(&rid)) {
+            Some(outcome) if outcome.command != fingerprint(command) => {
+                Admission::Refused(Refusal::new("REQUEST_ID_REUSED"))
+            }
+            Some(outcome) => Admission::Replay(outcome.at, outcome.applied.clone()),
+            None if live().map(|outcomes| outcomes.len() as u64).sum::<u64>() >= FREE => {
+                Admission::Refused(Refusal::new("REQUEST_IDS_FULL"))
+            }
+            None => Admission::New,
+        }
+    }
+
     /// Notes a request that was carried out.
     pub(crate) fn remember(&mut self, rid: Rid, line: &AuditLine, now: u64) {
+        if rid.free {
+            let bucket = now / BUCKET;
+            self.free.retain(|at, _| *at + BUCKETS >= bucket);
+            if has_effect(&line.r) {
+                let outcome = Outcome { at: line.cp, command: fingerprint(&line.c), applied: line.r.clone() };
+                self.free.entry(bucket).or_default().insert(rid, outcome);
+            }
+            return;
+        }
         self.touch(rid.session, line.ab, line.cp.index, now);
         let Some(session) = self.live.get_mut(&rid.session).filter(|_| has_effect(&line.r)) else { return };
         session.stored += 1;
@@ -143,45 +180,53 @@ impl Sessions {
 /// Refusals without effect and empty receives are not stored.
 pub(crate) fn has_effect(applied: &Applied) -> bool {
     match applied {
-        Applied::Committed { s, e } => {
+        Applied::Committed { s, c, t, e } => {
             s.iter().any(|outcome| !matches!(outcome, SettleOutcome::No(_)))
+                || c.iter().any(|outcome| matches!(outcome, CancelOutcome::Cancelled { .. }))
+                || t.iter().any(|outcome| matches!(outcome, TimeOutcome::Moved { .. }))
                 || e.iter().any(|outcome| matches!(outcome, EnqueueOutcome::In { .. }))
         }
         Applied::Granted { g } => !g.is_empty(),
+        Applied::Taken { d } => !d.is_empty(),
         Applied::Refused(_) | Applied::Nothing => false,
         Applied::Expired { .. }
         | Applied::Ticked { .. }
         | Applied::Initialized { .. }
         | Applied::Session { .. }
         | Applied::Changed { .. }
-        | Applied::Removed { .. } => true,
+        | Applied::Removed { .. }
+        | Applied::Namespace => true,
     }
 }
 
 impl Model {
-    pub(super) fn open(&mut self, renew: u64, got: &Applied) -> Step {
+    pub(super) fn open(&mut self, renew: u64, told: Option<&Applied>) -> Step<Applied> {
         let now = self.lease_now;
         if renew != 0 {
             if self.sessions.live.get(&renew).is_none_or(|s| now.saturating_sub(s.active) >= IDLE) {
-                return expect_refusal(&Refusal::new("SESSION_EXPIRED"), got);
+                return Ok(Applied::Refused(Refusal::new("SESSION_EXPIRED")));
             }
             self.sessions.touch(renew, 0, self.at.index, now);
-            return same("a session is renewed", "the outcome", &Applied::Session { s: renew }, got);
+            return Ok(Applied::Session { s: renew });
         }
         if self.sessions.live.len() >= SESSIONS {
-            return expect_refusal(&Refusal::new("SESSIONS_FULL"), got);
+            return Ok(Applied::Refused(Refusal::new("SESSIONS_FULL")));
         }
-        let Applied::Session { s } = got else { return unexpected("a session", got) };
-        if *s <= self.sessions.last {
+        let s = match told {
+            None => self.at.index * 1_024 + u64::from(self.at.ordinal),
+            Some(Applied::Session { s }) => *s,
+            Some(other) => return unexpected("a session", other),
+        };
+        if s <= self.sessions.last {
             let text = format!("expected an id above {}, but got {s}", self.sessions.last);
             return wrong("a session's id is used once", text);
         }
-        self.sessions.last = *s;
+        self.sessions.last = s;
         let (entries, outcomes) = (BTreeMap::new(), BTreeMap::new());
         let session = Session { active: now, acked_below: 1, stored: 0, entries, outcomes };
-        self.sessions.live.insert(*s, session);
-        self.sessions.timers.insert((now + IDLE, *s));
-        Ok(())
+        self.sessions.live.insert(s, session);
+        self.sessions.timers.insert((now + IDLE, s));
+        Ok(Applied::Session { s })
     }
 
     /// A repeat gets the first outcome; of a receive, the leases that are still live.
@@ -192,14 +237,18 @@ impl Model {
         if without_tokens(&expected) != without_tokens(&line.r) {
             return wrong(rule, format!("expected {expected:?}, but it is {:?}", line.r));
         }
-        if let Some(rid) = line.rid {
+        if let Some(rid) = line.rid.filter(|rid| !rid.free) {
             self.sessions.touch(rid.session, line.ab, line.cp.index, self.lease_now);
         }
         Ok(())
     }
 
-    /// Of leases that were granted at the index `at`, those that are still live; any other outcome as it is.
+    /// Of leases that were granted at the index `at`, those that are still live; of messages that were taken none; any other
+    /// outcome as it is.
     pub(super) fn live_part(&self, at: u64, applied: Applied) -> Applied {
+        if let Applied::Taken { .. } = applied {
+            return Applied::Taken { d: Vec::new() };
+        }
         let Applied::Granted { g } = applied else { return applied };
         Applied::Granted { g: g.into_iter().filter_map(|grant| self.still(grant, at)).collect() }
     }
@@ -209,7 +258,7 @@ impl Model {
         let message = self.queues.get(&grant.q)?.messages.get(&grant.seq)?;
         match message.state {
             State::Leased { granted, end, .. } if granted == at && end > self.lease_now => Some(Grant { end, ..grant }),
-            State::Leased { .. } | State::Delayed { .. } | State::Ready => None,
+            State::Leased { .. } | State::Delayed { .. } | State::Ready { .. } | State::Blocked => None,
         }
     }
 }
