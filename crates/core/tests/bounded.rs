@@ -7,6 +7,7 @@ use ticketrail_core::command::{
     Ack, Command, Commit, Content, CreateQueue, Enqueue, InitCluster, QueueRef, QueueSettings, Receive, Settle, Tick,
     Verdict,
 };
+use ticketrail_core::query::Stats;
 use ticketrail_core::reply::{Answered, Handle, Received};
 use ticketrail_core::{
     Answer, Effect, Entry, LogPosition, MemView, Query, Request, Timestamp, View, ViewError, answer, apply,
@@ -87,29 +88,35 @@ impl Counted {
 
     fn receive(&mut self, max: u32) -> Result<(Vec<Handle>, usize), String> {
         let receive = Receive { queues: vec![orders()], max, ..Receive::default() };
-        match self.apply(Command::Receive(receive))? {
-            (Answered::Received(Received { handles, .. }), keys) => Ok((handles, keys)),
-            (other, _) => Err(format!("expected a receive's answer, but got {other:?}")),
-        }
+        let (answered, keys) = self.apply(Command::Receive(receive))?;
+        let Answered::Received(Received { handles, .. }) = answered else {
+            return Err(format!("expected a receive's answer, but got {answered:?}"));
+        };
+        Ok((handles, keys))
     }
 
     fn ack(&mut self, handles: Vec<Handle>) -> Result<usize, String> {
+        self.settle(handles, Verdict::Ack(Ack::default()))
+    }
+
+    /// Settles leases; gives how many keys that read.
+    fn settle(&mut self, handles: Vec<Handle>, verdict: Verdict) -> Result<usize, String> {
         let Answer::Deliveries(deliveries) =
             answer(&self.counting.view, &Query::Deliver(handles)).map_err(|fault| fault.to_string())?
         else {
             return Err("expected deliveries".into());
         };
-        let verdict = Some(Verdict::Ack(Ack::default()));
-        let settle =
-            deliveries.into_iter().map(|delivery| Settle { token: delivery.token, verdict: verdict.clone() }).collect();
+        let settle = deliveries
+            .into_iter()
+            .map(|delivery| Settle { token: delivery.token, verdict: Some(verdict.clone()) })
+            .collect();
         self.apply(Command::Commit(Commit { settle, ..Commit::default() })).map(|(_, keys)| keys)
     }
 
-    fn ready(&self) -> Result<u64, String> {
-        match answer(&self.counting.view, &Query::Queue(orders())).map_err(|fault| fault.to_string())? {
-            Answer::Queue(Some(info)) => Ok(info.stats.ready),
-            other => Err(format!("expected a queue, but got {other:?}")),
-        }
+    fn stats(&self) -> Result<Stats, String> {
+        let found = answer(&self.counting.view, &Query::Queue(orders())).map_err(|fault| fault.to_string())?;
+        let Answer::Queue(Some(info)) = found else { return Err(format!("expected a queue, but got {found:?}")) };
+        Ok(info.stats)
     }
 }
 
@@ -201,7 +208,7 @@ fn a_receive_ends_a_thousand_expired_messages_at_most() -> Result<(), String> {
     let mut left = 2_501;
     for _ in 0..2_500 {
         let (handles, _) = counted.receive(10)?;
-        let ready = counted.ready()?;
+        let ready = counted.stats()?.ready;
         if handles.len() == 1 && ready == 0 {
             return Ok(());
         }
@@ -221,28 +228,14 @@ fn a_dead_letters_group_follows_in_bounded_ticks() -> Result<(), String> {
     let mut counted = Counted::new(settings)?;
     counted.fill(2_501, |_, one| one.group = group(1))?;
     let (handles, _) = counted.receive(1)?;
-    let Answer::Deliveries(deliveries) =
-        answer(&counted.counting.view, &Query::Deliver(handles)).map_err(|fault| fault.to_string())?
-    else {
-        return Err("expected deliveries".into());
-    };
-    let settle = deliveries
-        .into_iter()
-        .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Reject(Default::default())) })
-        .collect();
-    counted.apply(Command::Commit(Commit { settle, ..Commit::default() }))?;
+    counted.settle(handles, Verdict::Reject(Default::default()))?;
     let mut ticks = Vec::new();
     let mut blocked = 2_500;
     for _ in 0..50 {
         counted.apply(Command::Tick(Tick {}))?;
-        let Answer::Queue(Some(info)) =
-            answer(&counted.counting.view, &Query::Queue(orders())).map_err(|fault| fault.to_string())?
-        else {
-            return Err("expected the queue".into());
-        };
-        let moved = blocked - info.stats.blocked;
-        blocked = info.stats.blocked;
-        ticks.push(moved);
+        let left = counted.stats()?.blocked;
+        ticks.push(blocked - left);
+        blocked = left;
         if !counted.effects.contains(&Effect::TickAgain) {
             break;
         }
