@@ -80,6 +80,7 @@ scripts! {
     no_secret_no_service
     order_of_delivery
     outcomes_are_retained
+    outcomes_of_dead_letters
     parts_stand_alone
     pause_stops_delivery
     peek_and_get
@@ -90,6 +91,7 @@ scripts! {
     purge_lets_leases_finish
     receive_limits
     refused_enqueues_make_no_queue
+    refused_enqueues_measure_nothing
     release_counts_nothing
     requests_are_done_once
     requests_without_a_session

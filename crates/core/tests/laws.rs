@@ -4,22 +4,23 @@
 
 mod graveyard;
 mod harness;
+mod lines;
 mod model;
 mod story;
 
-use harness::{Machine, conserved, equal, init};
+use harness::{Machine, Replies, conserved, equal, init};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
 use ticketrail_core::command::{Command, Commit, Target, Tick};
-use ticketrail_core::query::{Clock, MessageState};
+use ticketrail_core::query::{Clock, Delivery, MessageState};
 use ticketrail_core::reply::{
     Answered, CancelOutcome, Committed, EnqueueOutcome, Part, PartRefused, RescheduleOutcome, SessionOpened,
     SettleOutcome,
 };
 use ticketrail_core::{
     Answer, Effect, Entry, LeaseToken, LogPosition, MemView, Outcome, Query, Rejection, Reply, Request, Timestamp,
-    Write, answer, apply, next_due,
+    Write, WriteSet, answer, apply, next_due,
 };
 
 fn cases(usual: u32) -> Config {
@@ -33,13 +34,13 @@ fn cases(usual: u32) -> Config {
 }
 
 /// Plays one scene; every comparison of the harness is made.
-fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(), String> {
+fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(Replies, Vec<Delivery>), String> {
     turn_clock(machine, &scene.clock);
     let mut requests: Vec<Request> = scene.acts.iter().map(|act| memory.request(machine, act)).collect();
     // The jitter of an expiry is heard only after its entry, so nothing in the entry may depend on it.
     requests.sort_by_key(|request| matches!(request.command, Some(Command::Expire(_))));
     let (replies, deliveries) = machine.propose_seen(requests)?;
-    memory.tokens.extend(deliveries.into_iter().map(|delivery| delivery.token));
+    memory.tokens.extend(deliveries.iter().map(|delivery| delivery.token.clone()));
     for reply in replies.iter().flatten() {
         if let (false, Some(Answered::SessionOpened(SessionOpened { session }))) = (reply.replayed, &reply.answered)
             && !memory.sessions.iter().any(|(known, _)| known == session)
@@ -57,7 +58,7 @@ fn play(machine: &mut Machine, memory: &mut Memory, scene: &Scene) -> Result<(),
             }
         }
     }
-    Ok(())
+    Ok((replies, deliveries))
 }
 
 fn told(whole: &[Scene]) -> Result<(Machine, Memory), String> {
@@ -80,6 +81,92 @@ proptest! {
         machine.compare_pages(3).map_err(TestCaseError::fail)?;
         prop_assert!(machine.replay().map_err(TestCaseError::fail)? == machine.view, "replay(log) is not the state");
         finish(&mut machine).map_err(TestCaseError::fail)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// By what anybody can see: each group is delivered in the order of its line through whatever happens, one at a time,
+    /// and nobody who is blocked is delivered.
+    #[test]
+    fn each_group_is_received_in_line_order(whole in story(50)) {
+        let mut machine = Machine::new().map_err(TestCaseError::fail)?;
+        let (mut memory, mut lines) = (Memory::default(), lines::Lines::default());
+        for scene in &whole {
+            let (replies, deliveries) = play(&mut machine, &mut memory, scene).map_err(TestCaseError::fail)?;
+            lines.observe(&machine, &replies, &deliveries).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    /// A snapshot and the entries after it give what the whole log gives.
+    #[test]
+    fn a_snapshot_and_the_tail_are_the_whole_log(whole in story(40), cut in any::<proptest::sample::Index>()) {
+        let (machine, _) = told(&whole).map_err(TestCaseError::fail)?;
+        let (head, tail) = machine.log.split_at(cut.index(machine.log.len()));
+        let mut view = MemView::new();
+        for (at, entry) in head {
+            let outcome = apply(&view, *at, entry).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+            view.commit(&outcome.writes);
+        }
+        // Nothing but its pairs.
+        let put = |(key, value): (&bytes::Bytes, &bytes::Bytes)| Write::Put { key: key.clone(), value: value.clone() };
+        let snapshot: WriteSet = view.iter().map(put).collect();
+        let mut restored = MemView::new();
+        restored.commit(&snapshot);
+        for (at, entry) in tail {
+            let outcome = apply(&restored, *at, entry).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+            restored.commit(&outcome.writes);
+        }
+        prop_assert!(restored == machine.view, "snapshot + tail is not the whole log");
+    }
+}
+
+/// What happens to a queue between two entries: time, enqueues, messages finished, and whether delivery is paused.
+fn workday() -> impl Strategy<Value = Vec<(u64, usize, u32, u8)>> {
+    let step = (
+        prop_oneof![3 => 0u64..1_500, 2 => 0u64..10_000, 1 => Just(10_000u64)],
+        prop_oneof![2 => 0usize..4, 1 => 0usize..30],
+        prop_oneof![1 => Just(0u32), 3 => 1u32..12],
+        0u8..12,
+    );
+    proptest::collection::vec(step, 10..80)
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    /// The rate is what happened in the last six buckets, and who would wait too long by it is refused.
+    #[test]
+    fn the_rate_is_what_happened(day in workday(), max_wait in 1_000u64..60_000, expected in 0u64..3_000) {
+        use ticketrail_core::command::{Pause, PauseQueue, QueueSettings, Receive, UpdateQueue};
+        let mut machine = Machine::new().map_err(TestCaseError::fail)?;
+        let queue = Some(story::queue(0));
+        machine.propose(vec![enqueues("orders", 1, 0)]).map_err(TestCaseError::fail)?;
+        let settings = QueueSettings {
+            max_wait_ms: Some(max_wait),
+            expected_rate_milli: Some(expected),
+            ..QueueSettings::default()
+        };
+        let update = UpdateQueue { queue: queue.clone(), settings: Some(settings) };
+        machine.propose(vec![Request::anonymous(Command::UpdateQueue(update))]).map_err(TestCaseError::fail)?;
+        for (time, count, finished, pause) in day {
+            machine.stamp += time;
+            let mut requests = Vec::new();
+            if pause < 2 {
+                let pause = (pause == 0).then(Pause::default);
+                requests.push(Command::PauseQueue(PauseQueue { queue: queue.clone(), pause }));
+            }
+            if finished > 0 {
+                let queues = vec![story::queue(0)];
+                requests.push(Command::Receive(Receive { queues, max: finished, auto_ack: true, ..Receive::default() }));
+            }
+            let mut requests: Vec<Request> = requests.into_iter().map(Request::anonymous).collect();
+            if count > 0 {
+                requests.push(enqueues("orders", count, 0));
+            }
+            machine.propose(requests).map_err(TestCaseError::fail)?;
+        }
     }
 }
 
@@ -154,24 +241,28 @@ fn finish(machine: &mut Machine) -> Result<(), String> {
     machine.term += 1;
     machine.stamp = machine.model.clock.cluster + 2 * 86_400_000;
     tick_until_quiet(machine)?;
-    for name in &names {
-        for _ in 0..100 {
-            let receive = Receive { queues: vec![name.clone()], max: 1_000, ..Receive::default() };
+    // In rounds: an ack here may let a line go on there.
+    for _ in 0..100 {
+        let names: Vec<_> = machine.model.queues.iter().map(|queue| queue.name.clone()).collect();
+        let mut is_done = true;
+        for name in names {
+            let receive = Receive { queues: vec![name], max: 1_000, ..Receive::default() };
             let (_, deliveries) = machine.propose_seen(vec![Request::anonymous(Command::Receive(receive))])?;
-            if deliveries.is_empty() {
-                break;
-            }
+            is_done &= deliveries.is_empty();
             let settle = deliveries
                 .into_iter()
                 .map(|delivery| Settle { token: delivery.token, verdict: Some(Verdict::Ack(Ack::default())) })
                 .collect();
             machine.propose(vec![Request::anonymous(Command::Commit(Commit { settle, ..Commit::default() }))])?;
         }
+        if is_done {
+            break;
+        }
     }
-    for queue in machine.model.queues.iter().filter(|queue| names.contains(&queue.name)) {
+    for queue in &machine.model.queues {
         let stats = queue.stats();
         conserved(&stats)?;
-        if stats.depth() != 0 || stats.bytes != 0 {
+        if stats.depth() != 0 || stats.bytes != 0 || stats.groups_blocked != 0 {
             return Err(format!("{:?} should be worked off, but holds {stats:?}", queue.name));
         }
     }

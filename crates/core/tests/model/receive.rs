@@ -69,8 +69,9 @@ impl Model {
         let max_bytes = if receive.max_bytes == 0 { 4 << 20 } else { receive.max_bytes };
         let mut received = Received::default();
         let (mut count, mut bytes, mut looks) = (0, 0, 0);
-        'queues: for name in &receive.queues {
-            let Some(index) = self.queue(name) else { continue };
+        // Those that are there when the receive begins.
+        let indexes: Vec<usize> = receive.queues.iter().filter_map(|name| self.queue(name)).collect();
+        'queues: for index in indexes {
             if self.queues[index].paused.is_some() {
                 continue;
             }
