@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use ticketrail_client::{Client, Delivery, MessageState, Reason};
 use ticketrail_cluster_tests::cluster::Cluster;
+use ticketrail_cluster_tests::load;
 use ticketrail_cluster_tests::poll::poll;
 use ticketrail_cluster_tests::replay;
 use ticketrail_cluster_tests::size::size;
@@ -56,7 +57,7 @@ fn an_ack_and_its_children_stand_or_fall_together() -> anyhow::Result<()> {
     for worker in workers {
         late += runtime.block_on(worker)??;
     }
-    let parents = runtime.block_on(client.queue(PARENTS).stats())?;
+    let parents = load::queue_stats(&cluster.addresses(), PARENTS)?;
     ensure!(
         (parents.acked, parents.depth()) == (commits, 0),
         "expected {commits} acked and none left, but {} were, and {} are",
@@ -89,7 +90,8 @@ async fn fill(client: &Client, commits: u64) -> anyhow::Result<()> {
     let numbers: Vec<u64> = (0..commits).collect();
     for numbers in numbers.chunks(500) {
         let batch = client.queue(PARENTS).send_batch(numbers.iter().map(u64::to_string)).await?;
-        ensure!(batch.refused() == 0, "expected all of a batch on the queue, but {} were refused", batch.refused());
+        let refused = batch.results.iter().filter(|result| result.is_err()).count();
+        ensure!(refused == 0, "expected all of a batch on the queue, but {refused} were refused");
     }
     Ok(())
 }
@@ -139,7 +141,7 @@ async fn children(client: &Client, queue: &str) -> anyhow::Result<BTreeMap<u64, 
         }
         let page = peek.await?;
         for message in page.messages {
-            let number = std::str::from_utf8(&message.body)?.parse()?;
+            let number = std::str::from_utf8(&message.message.body)?.parse()?;
             *found.entry(number).or_default() += 1;
         }
         match page.next {
