@@ -400,7 +400,7 @@ async fn a_peek_shows_what_passes_its_filter() {
         tags: BTreeMap::from([("customer".into(), "alice".into())]),
         ..Default::default()
     };
-    let mut seen = |filter: v1::PeekFilter| {
+    let seen = |filter: v1::PeekFilter| {
         let mut client = client.clone();
         async move {
             let (mut seen, mut page_token) = (Vec::new(), String::new());
