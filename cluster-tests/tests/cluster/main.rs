@@ -2,6 +2,7 @@
 //!
 //! How large each test is, variables say: see [`ticketrail_cluster_tests::size`].
 
+mod commits;
 mod crashes;
 mod disks;
 mod failover;

@@ -274,13 +274,11 @@ fn dedup_id_of(txn: &mut Txn<'_>, queue: &QueueRef, dedup_id: &str) -> Result<Op
 }
 
 fn outcome(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> {
-    // They go with the queue that they were enqueued on, before it is swept too.
-    if txn.queue(id.origin.queue)?.is_none() {
-        return Ok(None);
-    }
     let key = keys::done(id.origin.queue, id.origin.sequence);
     let Some(record) = txn.record::<DoneRecord>("what came of a message", &key)? else { return Ok(None) };
-    if id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {
+    // It goes with the queue that it was acked in, before its timer fires too.
+    let is_there = txn.queue(QueueId(record.queue_id))?.is_some();
+    if !is_there || id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {
         return Ok(None);
     }
     Ok(Some(DoneInfo {

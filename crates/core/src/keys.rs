@@ -354,7 +354,7 @@ pub(crate) fn session_timers_until(due: u64) -> (Key, Key) {
     (Builder::new(b'y').0, Builder::new(b'y').number(due.saturating_add(1)).0)
 }
 
-/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f x j z d p`.
+/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f x j z d`.
 pub(crate) fn of_queue(tag: u8, queue: QueueId) -> (Key, Key) {
     prefix(&Builder::new(tag).number(queue.0).0)
 }

@@ -419,6 +419,9 @@ pub(crate) struct DoneRecord {
     /// The queue it was acked in.
     #[prost(message, required, tag = "7")]
     pub queue: QueueRef,
+    /// That queue's id: what came of a message goes with it.
+    #[prost(uint64, tag = "8")]
+    pub queue_id: u64,
 }
 
 /// A place in the returned lane.

@@ -56,6 +56,17 @@ pub fn bound_passed(
     passed(&config, &record, newcomers)
 }
 
+/// As [`passed`], with busy time reckoned up to `now` where it matters.
+pub(crate) fn passed_at(now: u64, config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -> Option<Full> {
+    let passed_before = passed(config, record, newcomers);
+    if passed_before.is_none() && config.settings.max_wait_ms.is_none_or(|limit| limit == 0) {
+        return None;
+    }
+    let mut record = record.clone();
+    record.reckon(now, config.pause.is_some());
+    passed(config, &record, newcomers)
+}
+
 /// The bound that newcomers would pass, if there is one.
 pub(crate) fn passed(config: &ConfigRecord, record: &QueueRecord, newcomers: Newcomers) -> Option<Full> {
     over(config, record, newcomers.messages, newcomers.bytes)

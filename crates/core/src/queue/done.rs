@@ -32,7 +32,8 @@ pub(crate) fn keep(txn: &mut Txn<'_>, held: &Held, ack: &Ack) -> Result<(), Faul
     // A copy: the output is a slice of the whole entry.
     let output = bytes::Bytes::copy_from_slice(&ack.output);
     let (receive_count, worker) = (lease.receive_count, lease.worker.clone());
-    let record = DoneRecord { id, queue: name, finished_at_ms, until_ms, output, receive_count, worker };
+    let queue_id = place.queue.0;
+    let record = DoneRecord { id, queue: name, queue_id, finished_at_ms, until_ms, output, receive_count, worker };
     txn.put(keys::done(birth.queue, birth.sequence), &record);
     let acked_in = place.queue.0.to_be_bytes().to_vec();
     index::set_timer_for(txn, Timer::Done { due: until_ms, place: birth }, acked_in);

@@ -13,7 +13,7 @@ use crate::keys::{self, Timer};
 use crate::limits;
 use crate::names::QueueName;
 use crate::queue::transition::{Cause, carry};
-use crate::records::{DedupRecord, MessageRecord, StateRecord};
+use crate::records::{DedupRecord, MessageRecord, StateRecord, broken};
 use crate::reply::{Enqueued, Fault, Rejection};
 use crate::txn::Txn;
 
@@ -44,11 +44,12 @@ pub(crate) fn run(
     {
         return Ok(Ok(duplicate(txn, id, &known)?));
     }
-    let queue = txn.queue_mut(id)?;
+    // A refusal is no change: it leaves no trace in the queue's record.
+    let Some(queue) = txn.queue(id)? else { return Err(broken("a queue", &keys::queue(id), "there is none")) };
     if queue.config.closed {
         return Ok(Err(Rejection::QueueClosed((&queue.config.name).into())));
     }
-    if let Some(full) = bounds::passed(&queue.config, &queue.record, newcomers) {
+    if let Some(full) = bounds::passed_at(now, &queue.config, &queue.record, newcomers) {
         return Ok(Err(Rejection::Full(full)));
     }
     let expires_at_ms = expiry(part, available_at_ms).or_else(|| after(available_at_ms, queue.config.ttl_ms()));

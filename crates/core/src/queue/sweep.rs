@@ -112,7 +112,7 @@ fn delete(
 /// live is left in these ranges, and nothing will be written into them.
 fn clear_ranges(txn: &mut Txn<'_>, queue: QueueId, sweep: &SweepRecord) {
     if sweep.deleted {
-        for tag in *b"lsrfxjzdp" {
+        for tag in *b"lsrfxjzd" {
             let (from, to) = keys::of_queue(tag, queue);
             txn.overlay.delete_range(from, to);
         }
