@@ -5,6 +5,7 @@
 mod graveyard;
 mod harness;
 mod lines;
+mod met;
 mod model;
 mod story;
 
@@ -16,7 +17,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
 use ticketrail_core::command::{Command, Commit, Target, Tick};
-use ticketrail_core::query::{Clock, DeadReason, Delivery, MessageState};
+use ticketrail_core::query::{Clock, Delivery, MessageState};
 use ticketrail_core::reply::{
     Answered, CancelOutcome, Committed, EnqueueOutcome, Part, PartRefused, RescheduleOutcome, SessionOpened,
     SettleOutcome,
@@ -125,112 +126,9 @@ proptest! {
     }
 }
 
-/// What the stories of a run met, by name.
-fn met(machine: &Machine, replies: &Replies, seen: &mut BTreeMap<&'static str, u64>) {
-    let mut count = |name, times: u64| *seen.entry(name).or_default() += times;
-    let mut refusals: Vec<Rejection> = Vec::new();
-    for reply in replies {
-        match reply {
-            Err(rejection) => refusals.push(rejection.clone()),
-            Ok(reply) => {
-                count("replays", u64::from(reply.replayed));
-                match &reply.answered {
-                    Some(Answered::Received(received)) => count("taken for good", received.taken.len() as u64),
-                    Some(Answered::Committed(committed)) => refusals.extend(refused_parts(committed)),
-                    Some(_) | None => {}
-                }
-            }
-        }
-    }
-    for rejection in refusals {
-        match rejection {
-            Rejection::TooLate(_) => count("too late", 1),
-            Rejection::MessageNotFound(_) => count("reschedules of nothing", 1),
-            Rejection::PartRefused(_) => count("commits that fell", 1),
-            Rejection::RequestIdReused(_) => count("ids used again", 1),
-            Rejection::NamespaceNotFound(_) => count("no such namespace", 1),
-            Rejection::Full(full) if full.bound == "shed" => count("shed", 1),
-            Rejection::Full(full) if full.bound == "max_wait" => count("would wait too long", 1),
-            _ => {}
-        }
-    }
-    for queue in &machine.model.queues {
-        let stats = queue.stats();
-        for (name, times) in [
-            ("expired", stats.expired_dropped),
-            ("cancelled", stats.cancelled),
-            ("dropped", stats.dropped),
-            ("duplicates", stats.duplicates),
-            ("lines blocked", stats.groups_blocked),
-            ("outcomes", stats.retained),
-            ("parked", u64::from(stats.oldest_parked_at.is_some())),
-            ("blocked", stats.blocked),
-            ("lines that follow", queue.doomed_groups.len() as u64),
-        ] {
-            count(name, times);
-        }
-        for message in &queue.messages {
-            let Some(dead) = &message.dead_letter else { continue };
-            let name = match dead.reason {
-                DeadReason::Attempts => "dead by attempts",
-                DeadReason::Rejected => "dead by rejection",
-                DeadReason::Expired => "dead by expiry",
-                DeadReason::Group => "dead by their group",
-            };
-            count(name, 1);
-        }
-    }
-}
-
-/// Why parts of a commit were refused.
-fn refused_parts(committed: &Committed) -> Vec<Rejection> {
-    let settled = committed.settled.iter().filter_map(|part| match &part.outcome {
-        Some(SettleOutcome::Rejected(why)) => why.rejection.clone(),
-        Some(_) | None => None,
-    });
-    let cancelled = committed.cancelled.iter().filter_map(|part| match &part.outcome {
-        Some(CancelOutcome::Rejected(why)) => why.rejection.clone(),
-        Some(_) | None => None,
-    });
-    let rescheduled = committed.rescheduled.iter().filter_map(|part| match &part.outcome {
-        Some(RescheduleOutcome::Rejected(why)) => why.rejection.clone(),
-        Some(_) | None => None,
-    });
-    let enqueued = committed.enqueued.iter().filter_map(|part| match &part.outcome {
-        Some(EnqueueOutcome::Rejected(why)) => why.rejection.clone(),
-        Some(_) | None => None,
-    });
-    settled.chain(cancelled).chain(rescheduled).chain(enqueued).collect()
-}
-
 /// Laws over stories that meet nothing would say nothing: of a hundred and fifty, each of these is met.
 #[test]
 fn stories_meet_all_that_may_happen() -> Result<(), String> {
-    const ALL: [&str; 23] = [
-        "blocked",
-        "cancelled",
-        "commits that fell",
-        "dead by attempts",
-        "dead by expiry",
-        "dead by rejection",
-        "dead by their group",
-        "dropped",
-        "duplicates",
-        "expired",
-        "ids used again",
-        "lines blocked",
-        "lines that follow",
-        "no such namespace",
-        "outcomes",
-        "parked",
-        "replays",
-        "reschedules of nothing",
-        "shed",
-        "taken for good",
-        "too late",
-        "would wait too long",
-        "stories",
-    ];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = BTreeMap::new();
     for _ in 0..150 {
@@ -238,11 +136,10 @@ fn stories_meet_all_that_may_happen() -> Result<(), String> {
         let (mut machine, mut memory) = (Machine::new()?, Memory::default());
         for scene in &whole {
             let (replies, _) = play(&mut machine, &mut memory, scene)?;
-            met(&machine, &replies, &mut seen);
+            met::count(&machine, &replies, &mut seen);
         }
-        *seen.entry("stories").or_default() += 1;
     }
-    match ALL.iter().find(|name| seen.get(*name).is_none_or(|times| *times == 0)) {
+    match met::ALL.iter().find(|name| seen.get(*name).is_none_or(|times| *times == 0)) {
         Some(missing) => Err(format!("no story met {missing:?}, only {seen:?}")),
         None => Ok(()),
     }
