@@ -1,16 +1,18 @@
-//! What a receive and an ack touch does not grow with what waits: a view that counts what `apply` reads of it.
+//! Bounds that only numbers reach. What a receive and an ack read does not grow with what waits, by a view that counts;
+//! a receive and a tick stop where they should; and of requests without a session so many outcomes are kept and no more.
 
 use std::cell::Cell;
 
 use bytes::Bytes;
 use ticketrail_core::command::{
     Ack, Command, Commit, Content, CreateQueue, Enqueue, InitCluster, QueueRef, QueueSettings, Receive, Settle, Tick,
-    Verdict,
+    UpdateQueue, Verdict,
 };
 use ticketrail_core::query::Stats;
 use ticketrail_core::reply::{Answered, Handle, Received};
 use ticketrail_core::{
-    Answer, Effect, Entry, LogPosition, MemView, Query, Request, Timestamp, View, ViewError, answer, apply,
+    Answer, Effect, Entry, LogPosition, MemView, Query, Rejection, Reply, Request, RequestId, Timestamp, View,
+    ViewError, answer, apply,
 };
 
 /// Counts keys that are read, one by one or by scans.
@@ -55,17 +57,23 @@ impl Counted {
         Ok(counted)
     }
 
-    /// Applies one command; gives its answer and how many keys it read.
-    fn apply(&mut self, command: Command) -> Result<(Answered, usize), String> {
+    /// Applies requests as one entry.
+    fn apply_all(&mut self, requests: Vec<Request>) -> Result<Vec<Result<Reply, Rejection>>, String> {
         self.index += 1;
         let at = LogPosition { term: 1, index: self.index };
-        let entry = Entry::new(Timestamp(self.stamp), vec![Request::anonymous(command)]);
+        let entry = Entry::new(Timestamp(self.stamp), requests);
         self.counting.keys.set(0);
         let outcome = apply(&self.counting, at, &entry).map_err(|fault| fault.to_string())?;
-        let keys = self.counting.keys.get();
         self.counting.view.commit(&outcome.writes);
         self.effects = outcome.effects;
-        let reply = outcome.replies.into_iter().next().ok_or("no reply")?;
+        Ok(outcome.replies)
+    }
+
+    /// Applies one command; gives its answer and how many keys it read.
+    fn apply(&mut self, command: Command) -> Result<(Answered, usize), String> {
+        let replies = self.apply_all(vec![Request::anonymous(command)])?;
+        let keys = self.counting.keys.get();
+        let reply = replies.into_iter().next().ok_or("no reply")?;
         let answered = reply.map_err(|rejection| format!("refused: {rejection:?}"))?.answered;
         Ok((answered.ok_or("no answer")?, keys))
     }
@@ -198,9 +206,9 @@ fn a_long_line_costs_no_more_than_a_short_one() -> Result<(), String> {
     Ok(())
 }
 
-/// One receive ends at most a thousand expired messages; it wakes the queue, and the next goes on where it stopped.
+/// One receive ends at most 200 expired messages; it wakes the queue, and the next goes on where it stopped.
 #[test]
-fn a_receive_ends_a_thousand_expired_messages_at_most() -> Result<(), String> {
+fn a_receive_ends_200_expired_messages_at_most() -> Result<(), String> {
     let mut counted = Counted::new(QueueSettings::default())?;
     counted.fill(2_500, |_, one| one.ttl_ms = 1_000)?;
     counted.fill(1, |_, _| {})?;
@@ -213,7 +221,7 @@ fn a_receive_ends_a_thousand_expired_messages_at_most() -> Result<(), String> {
             return Ok(());
         }
         let woken = counted.effects.iter().any(|effect| matches!(effect, Effect::Wake(_)));
-        if !handles.is_empty() || !(1..=1_000).contains(&(left - ready)) || !woken {
+        if !handles.is_empty() || !(1..=200).contains(&(left - ready)) || !woken {
             return Err(format!("of {left} ready {ready} are left, woken: {woken}, received: {handles:?}"));
         }
         left = ready;
@@ -244,5 +252,52 @@ fn a_dead_letters_group_follows_in_bounded_ticks() -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("expected a line that is gone, at most 1,000 a tick, but {blocked} are left after {ticks:?}"))
+    }
+}
+
+/// A request with 16 bytes of its own that changes something, but leaves no message behind.
+fn with_token(number: u64) -> Request {
+    let settings = Some(QueueSettings { age_slo_ms: Some(number), ..QueueSettings::default() });
+    let command = Command::UpdateQueue(UpdateQueue { queue: Some(orders()), settings });
+    Request::of(RequestId { token_high: 1, token_low: number, ..RequestId::default() }, command)
+}
+
+/// Of requests without a session 200,000 outcomes are kept. The next is refused before any effect, while a repeat of an
+/// old one gets its outcome; and when the old ones are forgotten, after 15 minutes of the lease clock, there is room again.
+#[test]
+fn so_many_requests_without_a_session_are_remembered_and_no_more() -> Result<(), String> {
+    const TOKENS: u64 = 200_000;
+    let mut counted = Counted::new(QueueSettings::default())?;
+    let numbers: Vec<u64> = (1..=TOKENS).collect();
+    for chunk in numbers.chunks(250) {
+        let replies = counted.apply_all(chunk.iter().map(|number| with_token(*number)).collect())?;
+        if let Some(refused) = replies.iter().find(|reply| reply.is_err()) {
+            return Err(format!("expected {TOKENS} outcomes to be kept, but one of {chunk:?} has {refused:?}"));
+        }
+    }
+    let before = counted.counting.view.clone();
+    let one = counted.apply_all(vec![with_token(TOKENS + 1), with_token(1)])?;
+    match one.as_slice() {
+        [Err(Rejection::RequestIdsFull(full)), Ok(Reply { replayed: true, .. })] if full.limit == TOKENS => {}
+        other => return Err(format!("expected a refusal and a replay, but got {other:?}")),
+    }
+    let shown = |view: &MemView| answer(view, &Query::Queue(orders())).map_err(|fault| fault.to_string());
+    if shown(&before)? != shown(&counted.counting.view)? {
+        return Err("a refused request had an effect".into());
+    }
+    // 15 minutes, in steps that the lease clock takes, with the ticks that forget.
+    for _ in 0..90 {
+        counted.stamp += 10_000;
+        counted.apply(Command::Tick(Tick {}))?;
+    }
+    for _ in 0..1_000 {
+        counted.apply(Command::Tick(Tick {}))?;
+        if !counted.effects.contains(&Effect::TickAgain) {
+            break;
+        }
+    }
+    match counted.apply_all(vec![with_token(TOKENS + 1), with_token(1)])?.as_slice() {
+        [Ok(Reply { replayed: false, .. }), Ok(Reply { replayed: false, .. })] => Ok(()),
+        other => Err(format!("expected room for new outcomes, but got {other:?}")),
     }
 }

@@ -5,11 +5,15 @@
 mod graveyard;
 mod harness;
 mod lines;
+mod met;
 mod model;
 mod story;
 
+use std::collections::BTreeMap;
+
 use harness::{Machine, Replies, conserved, equal, init};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use story::{Act, Memory, Scene, commit, plain_act, scene, story, turn_clock};
 use ticketrail_core::command::{Command, Commit, Target, Tick};
@@ -119,6 +123,25 @@ proptest! {
             restored.commit(&outcome.writes);
         }
         prop_assert!(restored == machine.view, "snapshot + tail is not the whole log");
+    }
+}
+
+/// Laws over stories that meet nothing would say nothing: of a hundred and fifty, each of these is met.
+#[test]
+fn stories_meet_all_that_may_happen() -> Result<(), String> {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = BTreeMap::new();
+    for _ in 0..150 {
+        let whole = story(60).new_tree(&mut runner).map_err(|reason| reason.to_string())?.current();
+        let (mut machine, mut memory) = (Machine::new()?, Memory::default());
+        for scene in &whole {
+            let (replies, _) = play(&mut machine, &mut memory, scene)?;
+            met::count(&machine, &replies, &mut seen);
+        }
+    }
+    match met::ALL.iter().find(|name| seen.get(*name).is_none_or(|times| *times == 0)) {
+        Some(missing) => Err(format!("no story met {missing:?}, only {seen:?}")),
+        None => Ok(()),
     }
 }
 

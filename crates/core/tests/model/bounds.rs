@@ -42,11 +42,13 @@ impl Queue {
     pub(crate) fn bound_passed(&self, size: u64, priority: u8, is_delayed: bool, now: u64) -> Option<Full> {
         let rate = self.rate(now);
         if let Some((bound, limit, held)) = self.size_bound_passed(size) {
-            // In messages; of a bound in bytes, messages of the mean size held, if there are any.
-            let (depth, mean) = (self.depth(), (self.bytes() / self.depth().max(1)).max(1));
-            let rate = rate.filter(|_| depth > 0);
-            let messages = if bound == "max_bytes" { limit / mean } else { limit };
-            return Some(self.full(bound, limit, held, retry_after(rate, depth, messages)));
+            let (depth, bytes) = (self.depth(), self.bytes());
+            // Of a bound in bytes, messages of the mean size held, if there are any.
+            let (over, rate) = match bound {
+                "max_bytes" => (over(held, limit) * depth / bytes.max(1), rate.filter(|_| bytes > 0)),
+                _ => (over(held, limit), rate),
+            };
+            return Some(self.full(bound, limit, held, retry_after(rate, over)));
         }
         let depth = self.depth();
         let max_depth = self.settings.max_depth.unwrap_or(0);
@@ -68,16 +70,19 @@ impl Queue {
             if (u128::from(waiting) + 1) * rate.ms > u128::from(max_wait) * rate.messages {
                 let wait = rate.time_for(u128::from(waiting) + 1) as u64;
                 let limit = rate.messages_in(u128::from(max_wait)) as u64;
-                return Some(self.full("max_wait", max_wait, wait, retry_after(Some(rate), waiting, limit)));
+                return Some(self.full("max_wait", max_wait, wait, retry_after(Some(rate), over(waiting, limit))));
             }
         }
         None
     }
 }
 
-/// How long it takes until nine tenths of the limit are held.
-fn retry_after(rate: Option<Rate>, held: u64, limit: u64) -> u128 {
-    let Some(rate) = rate else { return RETRY_MS };
-    let over = u128::from(held).saturating_sub(9 * u128::from(limit) / 10);
-    rate.time_for(over).clamp(RETRY_MIN_MS, RETRY_MAX_MS)
+/// What must go until nine tenths of the limit are held.
+fn over(held: u64, limit: u64) -> u64 {
+    held.saturating_sub((9 * u128::from(limit) / 10) as u64)
+}
+
+/// How long it takes until so many are finished.
+fn retry_after(rate: Option<Rate>, messages: u64) -> u128 {
+    rate.map_or(RETRY_MS, |rate| rate.time_for(messages.into()).clamp(RETRY_MIN_MS, RETRY_MAX_MS))
 }

@@ -72,7 +72,7 @@ impl Model {
     pub(super) fn is_held_up(&self, index: usize, group: &str) -> bool {
         let queue = &self.queues[index];
         queue.blocked_groups.iter().any(|blocked| blocked == group)
-            || queue.doomed_groups.iter().any(|(doomed, _)| doomed == group)
+            || queue.doomed_groups.iter().any(|(doomed, ..)| doomed == group)
     }
 
     pub(super) fn first_of_line(&self, index: usize, group: &str) -> Option<&Message> {

@@ -51,6 +51,8 @@ pub(crate) struct Model {
     freed: Vec<(u64, String)>,
     /// Queues ever made.
     founded: u64,
+    /// Lines that ever began to follow a dead letter.
+    doomed: u64,
     /// Every queue id ever seen: no incarnation shares one.
     queue_ids: Vec<u64>,
     /// Every session id ever seen.
@@ -79,7 +81,7 @@ impl Model {
         }
         for (ordinal, (request, actual)) in entry.requests.iter().zip(replies).enumerate() {
             let expected = self.request(ordinal as u32, request, actual)?;
-            soften::agree(self.clock.cluster, expected, actual).map_err(|both| {
+            soften::agree(expected, actual).map_err(|both| {
                 let (expected, shown) = *both;
                 format!(
                     "request {ordinal}: {request:#?}\nthe model expects {expected:#?}\nbut the machine answers {shown:#?}"

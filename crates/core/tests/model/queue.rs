@@ -123,8 +123,8 @@ pub(crate) struct Queue {
     pub(crate) contested: [u64; 10],
     /// Groups whose line waits for a dead letter to be gone.
     pub(crate) blocked_groups: Vec<String>,
-    /// Groups whose line up to this number follows a dead letter.
-    pub(crate) doomed_groups: Vec<(String, u64)>,
+    /// Groups whose line up to a number follows a dead letter, each with when it began to: as the how manieth of all.
+    pub(crate) doomed_groups: Vec<(String, u64, u64)>,
     pub(crate) dedup: Vec<Remembered>,
     /// Dedup ids that a purge has freed, and no tick swept yet.
     pub(crate) stale: Vec<String>,

@@ -15,7 +15,7 @@ use super::{ANY_FIELD, Answer, Model, invalid};
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 /// Expired messages that one receive ends.
-const LOOKS: u32 = 1_000;
+const LOOKS: u32 = 200;
 
 impl Model {
     pub(super) fn receive(&mut self, receive: &Receive, heard: Option<&Answered>) -> Result<Answer, String> {

@@ -268,7 +268,8 @@ impl Model {
             let queue: &mut Queue = &mut self.queues[index];
             let followers = queue.messages.iter().filter(|message| message.line > 0 && message.group == group);
             if let Some(last) = followers.map(|message| message.line).max() {
-                queue.doomed_groups.push((group.clone(), last));
+                self.doomed += 1;
+                queue.doomed_groups.push((group.clone(), last, self.doomed));
             }
         }
         self.promote(index, &group);

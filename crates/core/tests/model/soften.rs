@@ -1,10 +1,10 @@
 //! Compares what the model expects with what the machine answers. What the design leaves open is let pass: texts, as long
-//! as they say what was expected; the receive count of what was never received; how a quotient is rounded.
+//! as they say what was expected; the receive count of what was never received.
 
 use ticketrail_core::Reply;
 use ticketrail_core::reply::{
-    Answered, CancelOutcome, Committed, EnqueueOutcome, Enqueued, Full, Invalid, LeaseLost, PartRefused, Received,
-    Rejection, RejectionRecord, RescheduleOutcome, SettleOutcome,
+    Answered, CancelOutcome, Committed, EnqueueOutcome, Invalid, LeaseLost, PartRefused, Received, Rejection,
+    RejectionRecord, RescheduleOutcome, SettleOutcome,
 };
 
 use super::ANY_FIELD;
@@ -12,13 +12,11 @@ use super::ANY_FIELD;
 type Shown = Result<Reply, Rejection>;
 
 /// Whether the answers are the same; if not, both of them as they were compared.
-pub(super) fn agree(now: u64, mut expected: Shown, actual: &Shown) -> Result<(), Box<(Shown, Shown)>> {
+pub(super) fn agree(mut expected: Shown, actual: &Shown) -> Result<(), Box<(Shown, Shown)>> {
     match (&mut expected, actual) {
         (Err(expected), Err(actual)) => rejection(expected, actual),
         (Ok(expected), Ok(actual)) => match (&mut expected.answered, &actual.answered) {
-            (Some(Answered::Committed(expected)), Some(Answered::Committed(actual))) => {
-                committed(now, expected, actual)
-            }
+            (Some(Answered::Committed(expected)), Some(Answered::Committed(actual))) => committed(expected, actual),
             (Some(Answered::Received(expected)), Some(Answered::Received(actual))) => received(expected, actual),
             _ => {}
         },
@@ -27,16 +25,12 @@ pub(super) fn agree(now: u64, mut expected: Shown, actual: &Shown) -> Result<(),
     if expected == *actual { Ok(()) } else { Err(Box::new((expected, actual.clone()))) }
 }
 
-fn committed(now: u64, expected: &mut Committed, actual: &Committed) {
+fn committed(expected: &mut Committed, actual: &Committed) {
     for (expected, actual) in expected.enqueued.iter_mut().zip(&actual.enqueued) {
-        match (&mut expected.outcome, &actual.outcome) {
-            (Some(EnqueueOutcome::Enqueued(expected)), Some(EnqueueOutcome::Enqueued(actual))) => {
-                duplicate(now, expected, actual);
-            }
-            (Some(EnqueueOutcome::Rejected(expected)), Some(EnqueueOutcome::Rejected(actual))) => {
-                record(expected, actual);
-            }
-            _ => {}
+        if let (Some(EnqueueOutcome::Rejected(expected)), Some(EnqueueOutcome::Rejected(actual))) =
+            (&mut expected.outcome, &actual.outcome)
+        {
+            record(expected, actual);
         }
     }
     for (expected, actual) in expected.settled.iter_mut().zip(&actual.settled) {
@@ -62,14 +56,6 @@ fn committed(now: u64, expected: &mut Committed, actual: &Committed) {
     }
 }
 
-/// When a message that is not delayed was available: some time that is over.
-fn duplicate(now: u64, expected: &mut Enqueued, actual: &Enqueued) {
-    let is_over = expected.available_at_ms <= now && actual.available_at_ms <= now;
-    if expected.duplicate && actual.duplicate && is_over {
-        expected.available_at_ms = actual.available_at_ms;
-    }
-}
-
 /// A lease that is over has no end worth telling.
 fn received(expected: &mut Received, actual: &Received) {
     for (expected, actual) in expected.taken.iter_mut().zip(&actual.taken) {
@@ -91,7 +77,6 @@ fn rejection(expected: &mut Rejection, actual: &Rejection) {
             Rejection::PartRefused(PartRefused { why: Some(actual), .. }),
         ) => record(expected, actual),
         (Rejection::Invalid(expected), Rejection::Invalid(actual)) => invalid(expected, actual),
-        (Rejection::Full(expected), Rejection::Full(actual)) => full(expected, actual),
         (Rejection::LeaseLost(expected), Rejection::LeaseLost(actual)) => never_received(expected, actual),
         _ => {}
     }
@@ -110,18 +95,5 @@ fn invalid(expected: &mut Invalid, actual: &Invalid) {
 fn never_received(expected: &mut LeaseLost, actual: &LeaseLost) {
     if expected.receive_count == Some(0) && actual.receive_count.is_none() {
         expected.receive_count = None;
-    }
-}
-
-/// Quotients: give or take two, or a fiftieth.
-fn full(expected: &mut Full, actual: &Full) {
-    let close = |one: u64, other: u64| one.abs_diff(other) <= 2 + one / 50;
-    // How many messages a number of bytes is, is rounded too.
-    let is_of_bytes = expected.bound == "max_bytes" && (100..=60_000).contains(&actual.retry_after_ms);
-    if is_of_bytes || close(expected.retry_after_ms, actual.retry_after_ms) {
-        expected.retry_after_ms = actual.retry_after_ms;
-    }
-    if expected.bound == "max_wait" && close(expected.held, actual.held) {
-        expected.held = actual.held;
     }
 }

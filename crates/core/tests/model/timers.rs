@@ -126,24 +126,26 @@ impl Model {
     /// The lines that follow a dead letter go the same way, as far as one tick may.
     fn follow(&mut self) {
         let mut left = BOUND;
-        for index in 0..self.queues.len() {
-            for (group, last) in self.queues[index].doomed_groups.clone() {
-                let queue = &self.queues[index];
-                let doomed = queue.messages.iter().filter(|message| {
-                    message.group == group && (1..=last).contains(&message.line) && message.dead_letter.is_none()
-                });
-                let mut doomed: Vec<(u64, u64)> = doomed.map(|message| (message.line, message.sequence)).collect();
-                doomed.sort_unstable();
-                let done = doomed.len() <= left;
-                doomed.truncate(left);
-                left -= doomed.len();
-                for (_, sequence) in doomed {
-                    self.bury(index, sequence, DeadReason::Group);
-                }
-                if done {
-                    self.queues[index].doomed_groups.retain(|(other, _)| *other != group);
-                    self.promote(index, &group);
-                }
+        let mut lines = Vec::new();
+        for (index, queue) in self.queues.iter().enumerate() {
+            lines.extend(queue.doomed_groups.iter().map(|(group, last, began)| (*began, index, group.clone(), *last)));
+        }
+        lines.sort();
+        for (_, index, group, last) in lines {
+            let doomed = self.queues[index].messages.iter().filter(|message| {
+                message.group == group && (1..=last).contains(&message.line) && message.dead_letter.is_none()
+            });
+            let mut doomed: Vec<(u64, u64)> = doomed.map(|message| (message.line, message.sequence)).collect();
+            doomed.sort_unstable();
+            let is_done = doomed.len() <= left;
+            doomed.truncate(left);
+            left -= doomed.len();
+            for (_, sequence) in doomed {
+                self.bury(index, sequence, DeadReason::Group);
+            }
+            if is_done {
+                self.queues[index].doomed_groups.retain(|(other, ..)| *other != group);
+                self.promote(index, &group);
             }
         }
     }
