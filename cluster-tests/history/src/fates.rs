@@ -278,7 +278,7 @@ impl Fates {
             SettleOutcome::Expired if on_expired == Some(Remains::DeadLetter) => Event::Left,
             SettleOutcome::Expired => Event::Ended("expired"),
             SettleOutcome::Readied => Event::Back { waits: false },
-            SettleOutcome::Delayed { .. } => Event::Back { waits: true },
+            SettleOutcome::Delayed { .. } | SettleOutcome::Unseen => Event::Back { waits: true },
             SettleOutcome::Dead { seq, q } => {
                 let by_time =
                     how != Verdict::Reject && fate.is_some_and(|fate| fate.expires != 0 && now >= fate.expires);

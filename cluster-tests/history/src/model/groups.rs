@@ -118,12 +118,12 @@ impl Model {
     /// What a tick works off: followers of dead letters, and lines whose dead letter was purged. `more`: whether work was
     /// left, as far as that is known.
     pub(super) fn work_off(&mut self, more: Option<bool>) -> Step {
-        for (at, group, id) in std::mem::take(&mut self.lifted) {
-            self.unblock(at, group, id)?;
-        }
-        let pending: usize = self.following.values().map(|_| 1).sum();
-        if pending == 0 {
-            return Ok(());
+        if more == Some(true) {
+            self.doubtful |= !self.lifted.is_empty();
+        } else {
+            for (at, group, id) in std::mem::take(&mut self.lifted) {
+                self.unblock(at, group, id)?;
+            }
         }
         let mut room = FOLLOWERS;
         while let Some((key, group)) = self.following.first_key_value().map(|(key, group)| (key.clone(), *group)) {

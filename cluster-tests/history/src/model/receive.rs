@@ -12,8 +12,8 @@ const QUEUES: usize = 16;
 const BATCH: u32 = 1_000;
 /// Bytes of one receive that names no bound.
 const BYTES: u64 = 4 << 20;
-/// Expired messages that one receive meets.
-const SCAN: usize = 1_000;
+/// Expired messages that one receive ends.
+const SCAN: usize = 200;
 
 /// What a receive asks for, beside its queues.
 #[derive(Debug, Clone, Copy)]
@@ -72,10 +72,12 @@ impl Model {
             let Some(id) = self.names.get(*name).copied() else { continue };
             while scan.count < asked.max {
                 let Some((sequence, size)) = self.next(id, &mut scan)? else { break };
-                if scan.count > 0 && scan.bytes + size > bytes {
+                let number = scan.count as usize;
+                // Whether it goes on once it has ended so many is its own affair.
+                let ends = scan.met >= SCAN && len.is_none_or(|len| number >= len);
+                if ends || (scan.count > 0 && scan.bytes + size > bytes) {
                     break 'queues;
                 }
-                let number = scan.count as usize;
                 if len.is_some_and(|len| number >= len) {
                     let text = format!(
                         "expected {} or more messages, the next with sequence {sequence} of queue {id}, but only {number} were given",
@@ -126,14 +128,15 @@ impl Model {
         let now = self.now;
         loop {
             let queue = self.queue_mut(id)?;
-            let Some((sequence, _, _)) = queue.turn().filter(|_| queue.paused.is_none() && scan.met < SCAN) else {
-                return Ok(None);
-            };
+            let Some((sequence, _, _)) = queue.turn().filter(|_| queue.paused.is_none()) else { return Ok(None) };
             let Some(message) = queue.messages.get(&sequence) else {
                 return wrong("a lane names a message", format!("expected message {sequence}, but there is none"));
             };
             if !message.is_expired(now) {
                 return Ok(Some((sequence, message.size)));
+            }
+            if scan.met >= SCAN {
+                return Ok(None);
             }
             scan.met += 1;
             self.end_expired(id, sequence)?;
