@@ -31,7 +31,9 @@ pub struct Deployment {
 
 /// The folder `deploy/` of this tree.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+    // Of the run, not of the build: a build may serve another checkout, where a target folder is shared.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).join("../deploy")
 }
 
 /// The files of the manifests in `folder`.

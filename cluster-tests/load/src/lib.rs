@@ -2,9 +2,11 @@
 //! are handed in, they tell time by `tokio::time` alone, and all that they choose follows from a seed. A map of the house:
 //!
 //! - [`Caller`] makes one call at a time, over its attempts, and records it; `attempt` says what an attempt's end means;
-//! - [`Plan`] says what is done, [`Load`] makes the clients of it: `producer`, `worker`, and one that looks;
+//! - [`Plan`] says what is done, [`Load`] makes the clients of it: `producer`, `worker`, and one that looks; `at_work`
+//!   counts those whose calls may still put something on a queue;
 //! - [`Meter`] measures for how long nobody could write; `wire` translates.
 
+mod at_work;
 mod attempt;
 mod caller;
 mod load;

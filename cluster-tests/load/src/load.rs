@@ -5,14 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::poll::pause;
 use ticketrail_history::Recorder;
 use ticketrail_history::format::Settings;
 use tokio::sync::watch;
 
+use crate::at_work::{AtWork, Shift};
 use crate::caller::{Caller, Dial, Shared};
 use crate::meter::Meter;
 use crate::plan::Plan;
+use crate::poll::pause;
 use crate::tally::Tally;
 use crate::{looker, producer, worker};
 
@@ -42,8 +43,8 @@ enum Role {
         tell: watch::Sender<bool>,
         made: watch::Sender<bool>,
     },
-    Producer,
-    Worker,
+    Producer(Shift),
+    Worker(Shift),
 }
 
 /// A load: its clients, and how they are steered and watched.
@@ -62,31 +63,32 @@ impl Load {
         let (phase, phases) = watch::channel(Phase::Load);
         let (tell, empty) = watch::channel(false);
         let (made, ready) = watch::channel(false);
+        let at_work = AtWork::default();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut clients = Vec::new();
         let roles = std::iter::once(Role::Looker { tell, made })
-            .chain((0..plan.producers).map(|_| Role::Producer))
-            .chain((0..plan.workers).map(|_| Role::Worker));
+            .chain((0..plan.producers).map(|_| Role::Producer(at_work.begin())))
+            .chain((0..plan.workers).map(|_| Role::Worker(at_work.begin())));
         for (number, role) in (0u32..).zip(roles) {
             let (shared, plan, phases, seed) = (shared.clone(), plan.clone(), phases.clone(), rng.u64(..));
-            let ready = ready.clone();
+            let (ready, at_work) = (ready.clone(), at_work.clone());
             let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
                 let mut caller = Caller::new(shared, number, plan.patience.clone(), seed);
                 match role {
                     Role::Looker { tell, made } => {
                         make_queues(&mut caller, &plan, &phases).await;
                         made.send_replace(true);
-                        looker::run(caller, plan, phases, tell).await;
+                        looker::run(caller, plan, phases, at_work, tell).await;
                     }
-                    Role::Producer => {
+                    Role::Producer(shift) => {
                         if begins(ready).await {
-                            producer::run(caller, plan, phases).await;
+                            producer::run(caller, plan, phases, shift).await;
                         }
                     }
-                    Role::Worker => {
+                    Role::Worker(shift) => {
                         if begins(ready).await {
                             let queue = queue_of(&plan, number);
-                            worker::run(caller, plan, queue, phases).await;
+                            worker::run(caller, plan, queue, phases, shift).await;
                         }
                     }
                 }

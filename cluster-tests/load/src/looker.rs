@@ -1,17 +1,24 @@
 //! A client that looks at the queues, and sees when nothing is left.
 
-use crate::poll::pause;
 use tokio::sync::watch;
 
+use crate::at_work::AtWork;
 use crate::caller::Caller;
 use crate::load::Phase;
 use crate::plan::Plan;
+use crate::poll::pause;
 
 /// Looks at all queues in turn, until all is over; tells whether the last round found nothing in any of them.
-pub(crate) async fn run(mut caller: Caller, plan: Plan, phase: watch::Receiver<Phase>, empty: watch::Sender<bool>) {
+pub(crate) async fn run(
+    mut caller: Caller,
+    plan: Plan,
+    phase: watch::Receiver<Phase>,
+    at_work: AtWork,
+    empty: watch::Sender<bool>,
+) {
     while *phase.borrow() != Phase::Stop {
-        // A round counts only where no producer was at work from its begin on.
-        let drains = *phase.borrow() == Phase::Drain;
+        // A round counts only where nothing could be put on a queue from its begin on.
+        let drains = *phase.borrow() == Phase::Drain && at_work.is_over();
         let mut left = false;
         for queue in plan.queues() {
             match caller.stats(&queue).await {

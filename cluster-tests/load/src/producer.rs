@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::at_work::Shift;
 use crate::attempt::Ended;
 use crate::caller::Caller;
 use crate::load::Phase;
@@ -15,8 +16,8 @@ use crate::poll::pause;
 /// How long a producer waits where a queue takes nothing.
 const FULL: Duration = Duration::from_millis(200);
 
-/// Enqueues until the load is over.
-pub(crate) async fn run(mut caller: Caller, plan: Plan, mut phase: watch::Receiver<Phase>) {
+/// Enqueues until the load is over. The last call may take longer: the shift ends with it.
+pub(crate) async fn run(mut caller: Caller, plan: Plan, mut phase: watch::Receiver<Phase>, shift: Shift) {
     let every = plan.rate.map(|rate| Duration::from_secs_f64(f64::from(plan.producers.max(1)) / rate.max(0.001)));
     // Producers do not march in step.
     let mut due = Instant::now() + every.unwrap_or_default().mul_f64(caller.rng().f64());
@@ -44,6 +45,7 @@ pub(crate) async fn run(mut caller: Caller, plan: Plan, mut phase: watch::Receiv
             pause(FULL).await;
         }
     }
+    drop(shift);
 }
 
 /// A time within a range, to the millisecond.

@@ -7,6 +7,7 @@ use ticketrail_history::format::Verdict;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::at_work::Shift;
 use crate::caller::{Caller, Held, Part};
 use crate::load::Phase;
 use crate::plan::Plan;
@@ -33,12 +34,21 @@ struct Late {
 }
 
 /// Receives from `queue` and settles, until all is over. While the load is drained, it acks whatever comes.
-pub(crate) async fn run(mut caller: Caller, plan: Plan, queue: String, phase: watch::Receiver<Phase>) {
+pub(crate) async fn run(
+    mut caller: Caller,
+    plan: Plan,
+    queue: String,
+    phase: watch::Receiver<Phase>,
+    shift: Shift,
+) {
     let mut late: Vec<Late> = Vec::new();
+    let mut shift = Some(shift);
     loop {
         let now = *phase.borrow();
         match now {
-            Phase::Load | Phase::Drain => {}
+            Phase::Load => {}
+            // From here on it enqueues nothing.
+            Phase::Drain => drop(shift.take()),
             Phase::Stop => return,
         }
         overrun(&mut caller, &mut late).await;

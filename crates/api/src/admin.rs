@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ticketrail_core::command::{CloseQueue, CreateQueue, DeleteQueue, PauseQueue, PurgeQueue, QueueRef, UpdateQueue};
-use ticketrail_core::query::{Clock, QueueInfo};
+use ticketrail_core::command::{
+    CloseQueue, CreateQueue, DeleteNamespace, DeleteQueue, PauseQueue, PurgeQueue, QueueRef, QueueSettings,
+    SetNamespace, UpdateQueue,
+};
+use ticketrail_core::query::{Clock, NamespaceInfo, QueueInfo};
 use ticketrail_core::reply::Removed;
 use ticketrail_core::{Answer, Answered, Command, Query};
 use ticketrail_node::Handle;
@@ -95,6 +98,30 @@ impl AdminApi {
         let (answer, _) = call::ask(&self.handle, Query::Queue(queue), Freshness::StaleOk, timeout).await?;
         let Answer::Queue(queue) = answer else { return Err(Refusal::mismatch("a queue")) };
         Ok(queue.map_or(0, |queue| queue.stats.depth()))
+    }
+}
+
+impl AdminApi {
+    /// A change of a namespace's defaults.
+    async fn change_namespace(
+        &self,
+        command: Command,
+        request_id: Option<v1::RequestId>,
+        timeout: Duration,
+    ) -> Result<v1::Commit, Refusal> {
+        let Changed { commit, answered } = call::propose(&self.handle, command, request_id, timeout).await?;
+        match answered {
+            Answered::NamespaceChanged(_) => Ok(commit),
+            Answered::Committed(_)
+            | Answered::Received(_)
+            | Answered::Expired(_)
+            | Answered::Ticked(_)
+            | Answered::Initialized(_)
+            | Answered::SessionOpened(_)
+            | Answered::QueueChanged(_)
+            | Answered::QueueDeleted(_)
+            | Answered::QueuePurged(_) => Err(Refusal::mismatch("a namespace changed")),
+        }
     }
 }
 
@@ -237,6 +264,70 @@ impl AdminService for AdminApi {
         let clock = call::clock(&self.handle, timeout).await?;
         Ok(Response::new(v1::ListQueuesResponse {
             queues: self.to_wire(queues, &clock, timeout).await?,
+            next_page_token: field::page_token(next.unwrap_or_default().as_bytes()),
+            origin: Some(call::origin(origin)),
+        }))
+    }
+
+    async fn set_namespace(
+        &self,
+        request: Request<v1::SetNamespaceRequest>,
+    ) -> Result<Response<v1::SetNamespaceResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::SetNamespaceRequest { request_id, namespace, defaults, auto_create } = request.into_inner();
+        let namespace = field::namespace(namespace)?;
+        let defaults = Some(settings::defaults(defaults)?);
+        let command = Command::SetNamespace(SetNamespace { namespace, defaults, auto_create });
+        let commit = self.change_namespace(command, request_id, timeout).await?;
+        Ok(Response::new(v1::SetNamespaceResponse { commit: Some(commit) }))
+    }
+
+    async fn delete_namespace(
+        &self,
+        request: Request<v1::DeleteNamespaceRequest>,
+    ) -> Result<Response<v1::DeleteNamespaceResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::DeleteNamespaceRequest { request_id, namespace } = request.into_inner();
+        let command = Command::DeleteNamespace(DeleteNamespace { namespace: field::namespace(namespace)? });
+        let commit = self.change_namespace(command, request_id, timeout).await?;
+        Ok(Response::new(v1::DeleteNamespaceResponse { commit: Some(commit) }))
+    }
+
+    async fn get_namespace(
+        &self,
+        request: Request<v1::GetNamespaceRequest>,
+    ) -> Result<Response<v1::GetNamespaceResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::GetNamespaceRequest { namespace, stale_ok } = request.into_inner();
+        let name = field::namespace(namespace)?;
+        let query = Query::Namespace(name.clone());
+        let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
+        let Answer::Namespaces(found) = answer else { return Err(Refusal::mismatch("a namespace").into()) };
+        let namespace = match found.into_iter().next() {
+            Some(info) => settings::namespace_info(info, true),
+            None => {
+                let built_in = NamespaceInfo { name, defaults: QueueSettings::default(), auto_create: true };
+                settings::namespace_info(built_in, false)
+            }
+        };
+        let origin = Some(call::origin(origin));
+        Ok(Response::new(v1::GetNamespaceResponse { namespace: Some(namespace), origin }))
+    }
+
+    async fn list_namespaces(
+        &self,
+        request: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        let timeout = call::timeout(request.metadata());
+        let v1::ListNamespacesRequest { page_size, page_token, stale_ok } = request.into_inner();
+        let after = field::name_cursor(&page_token)?;
+        let limit = call::page_size(page_size)?;
+        let query = Query::Namespaces { after, limit };
+        let (answer, origin) = call::ask(&self.handle, query, call::freshness(stale_ok), timeout).await?;
+        let Answer::Namespaces(found) = answer else { return Err(Refusal::mismatch("a page of namespaces").into()) };
+        let next = found.last().filter(|_| found.len() >= limit).map(|last| last.name.clone());
+        Ok(Response::new(v1::ListNamespacesResponse {
+            namespaces: found.into_iter().map(|info| settings::namespace_info(info, true)).collect(),
             next_page_token: field::page_token(next.unwrap_or_default().as_bytes()),
             origin: Some(call::origin(origin)),
         }))

@@ -125,6 +125,14 @@ pub(crate) async fn clock(handle: &Handle, timeout: Duration) -> Result<Clock, R
     Ok(clock)
 }
 
+/// Whether a name without a queue waits for one in a namespace: only where an enqueue would make it.
+pub(crate) async fn makes_queues(handle: &Handle, namespace: &str, timeout: Duration) -> Result<bool, Refusal> {
+    let query = Query::Namespace(namespace.to_owned());
+    let (answer, _) = ask(handle, query, Freshness::StaleOk, timeout).await?;
+    let Answer::Namespaces(found) = answer else { return Err(Refusal::mismatch("a namespace")) };
+    Ok(found.first().is_none_or(|info| info.auto_create))
+}
+
 /// Refuses a limit of a page.
 pub(crate) fn page_size(value: u32) -> Result<usize, FieldError> {
     let size = field::count("page_size", value, 100, ticketrail_core::limits::PAGE)?;

@@ -1,4 +1,4 @@
-//! `CommitService`: changes that stand or fall together.
+//! `CommitService`: changes that stand or fall together, or alone.
 
 use ticketrail_core::{Answered, Command};
 use ticketrail_node::Handle;
@@ -8,7 +8,8 @@ use tonic::{Request, Response, Status};
 
 use crate::Settings;
 use crate::call::{self, Changed};
-use crate::convert::commit;
+use crate::convert::{cancel, commit, message};
+use crate::queue::each;
 use crate::status::Refusal;
 
 /// The service. Cheap to clone.
@@ -29,19 +30,29 @@ impl CommitApi {
 impl CommitService for CommitApi {
     async fn commit(&self, request: Request<v1::CommitRequest>) -> Result<Response<v1::CommitResponse>, Status> {
         let timeout = call::timeout(request.metadata());
-        let v1::CommitRequest { request_id, namespace, settle, enqueue } = request.into_inner();
-        let command = commit::commit(&self.settings, namespace, settle, enqueue)?;
-        let asked = (command.settle.len(), command.enqueue.len());
+        let mut wire = request.into_inner();
+        let request_id = wire.request_id.take();
+        let command = commit::commit(&self.settings, wire)?;
+        let atomic = command.atomic;
+        let asked = [command.settle.len(), command.cancel.len(), command.reschedule.len(), command.enqueue.len()];
         let Changed { commit, answered } =
             call::propose(&self.handle, Command::Commit(command), request_id, timeout).await?;
         let Answered::Committed(committed) = answered else {
             return Err(Refusal::mismatch("the results of a commit").into());
         };
-        if asked != (committed.settled.len(), committed.enqueued.len()) {
-            return Err(Refusal::mismatch("a result for each part").into());
+        let [settles, cancels, reschedules, enqueues] = asked;
+        let mut response = v1::CommitResponse {
+            commit: Some(commit),
+            settled: each(settles, &committed.settled, commit::settled_part)?,
+            cancelled: each(cancels, &committed.cancelled, cancel::cancel_result)?,
+            rescheduled: each(reschedules, &committed.rescheduled, cancel::reschedule_result)?,
+            ..Default::default()
+        };
+        if atomic {
+            response.enqueued = each(enqueues, &committed.enqueued, commit::enqueued_part)?;
+        } else {
+            response.enqueue_results = each(enqueues, &committed.enqueued, message::enqueue_result)?;
         }
-        let settled = committed.settled.iter().map(commit::settled_part).collect::<Result<_, _>>()?;
-        let enqueued = committed.enqueued.iter().map(commit::enqueued_part).collect::<Result<_, _>>()?;
-        Ok(Response::new(v1::CommitResponse { commit: Some(commit), settled, enqueued }))
+        Ok(Response::new(response))
     }
 }

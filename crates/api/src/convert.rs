@@ -3,9 +3,11 @@
 //!
 //! - [`field`]: names, texts, times, counts;
 //! - [`message`]: messages in, messages out;
-//! - [`receive`], [`settle`]: what workers say; [`commit`]: what stands or falls together;
+//! - [`receive`], [`settle`]: what workers say; [`cancel`]: what is changed before anybody receives it;
+//!   [`commit`]: what stands or falls together;
 //! - [`settings`]: queues; [`node`]: a node.
 
+pub(crate) mod cancel;
 pub(crate) mod commit;
 pub(crate) mod field;
 pub(crate) mod message;

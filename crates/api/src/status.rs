@@ -83,6 +83,18 @@ impl Refusal {
         Self::new(Code::NotFound, reason::MESSAGE_NOT_FOUND, text).with("message_id", id)
     }
 
+    /// No message with this dedup id.
+    pub(crate) fn dedup_id_not_found(queue: &ticketrail_core::command::QueueRef, dedup_id: &str) -> Self {
+        let text = format!(
+            "expected a message that queue {:?} remembers under the dedup id {dedup_id:?}, but there is none: it is \
+             finished and forgotten, was cancelled, or never was",
+            queue.name
+        );
+        Self::new(Code::NotFound, reason::MESSAGE_NOT_FOUND, text)
+            .of_queue(&QueueNamed::from(queue))
+            .with("dedup_id", dedup_id)
+    }
+
     /// No such queue.
     pub(crate) fn queue_not_found(namespace: &str, name: &str) -> Self {
         Self::from(&Rejection::QueueNotFound(QueueNamed { namespace: namespace.to_owned(), name: name.to_owned() }))
@@ -110,6 +122,8 @@ impl Refusal {
         let (kind, index) = match part {
             Part::Settle(index) => ("settle", index),
             Part::Enqueue(index) => ("enqueue", index),
+            Part::Cancel(index) => ("cancel", index),
+            Part::Reschedule(index) => ("reschedule", index),
         };
         // A field's name begins with its part.
         if self.field.is_none() {
@@ -210,6 +224,34 @@ impl From<&Rejection> for Refusal {
             }
             Rejection::Full(full) => full_refusal(full),
             Rejection::LeaseLost(lost) => lease_lost(lost),
+            Rejection::TooLate(late) => too_late(late),
+            Rejection::MessageNotFound(_) => {
+                let text = "expected a message that nobody has received yet, but there is none: it was cancelled, is \
+                            finished, or never was";
+                Refusal::new(Code::NotFound, reason::MESSAGE_NOT_FOUND, text)
+            }
+            Rejection::NamespaceNotFound(QueueNamed { namespace, .. }) => {
+                let text = format!(
+                    "expected defaults of namespace {namespace:?}, but nobody gave it any: it has the built-in ones"
+                );
+                Refusal::new(Code::NotFound, reason::NAMESPACE_NOT_FOUND, text).with("namespace", namespace)
+            }
+            Rejection::NamespacesFull(LimitReached { limit }) => {
+                let text = format!(
+                    "expected fewer than {limit} namespaces with defaults of their own, but there are as many; take those \
+                     of some back with `rail namespace delete`"
+                );
+                Refusal::new(Code::ResourceExhausted, reason::NAMESPACES_FULL, text).with("limit", limit)
+            }
+            Rejection::RequestIdsFull(LimitReached { limit }) => {
+                let text = format!(
+                    "expected fewer than {limit} outcomes of requests without a session, but as many are kept; open a \
+                     session with OpenSession, or wait some minutes"
+                );
+                Refusal::new(Code::ResourceExhausted, reason::REQUEST_IDS_FULL, text)
+                    .with("limit", limit)
+                    .retry_after(SESSIONS_RETRY)
+            }
             Rejection::RequestIdOld(RequestIdOld { acked_below }) => {
                 let text = format!(
                     "expected a request number from {acked_below} on, but all below are forgotten: the client has said \
@@ -258,11 +300,25 @@ impl From<&Rejection> for Refusal {
 
 fn full_refusal(full: &Full) -> Refusal {
     let Full { queue, bound, limit, held, retry_after_ms } = full;
-    let text = format!(
-        "expected room in queue {:?}, but it is full: {bound} is {limit} and it holds {held}; retry after \
-         {retry_after_ms} ms, drain it, or raise {bound}",
-        queue.name
-    );
+    let name = &queue.name;
+    let text = match bound.as_str() {
+        "max_wait" => format!(
+            "expected a wait of at most {limit} ms in queue {name:?}, but at its rate it would be {held} ms; retry after \
+             {retry_after_ms} ms, add workers, or raise max_wait"
+        ),
+        "shed" => format!(
+            "expected a higher priority for queue {name:?}, but it sheds this one from {limit} messages on and holds {held}; \
+             retry after {retry_after_ms} ms, drain it, or change its shed rules"
+        ),
+        "dedup_ids" => format!(
+            "expected room for a dedup id in queue {name:?}, but it remembers {held} of at most {limit}; retry after \
+             {retry_after_ms} ms, shorten its dedup_window, or send without a dedup id"
+        ),
+        _ => format!(
+            "expected room in queue {name:?}, but it is full: {bound} is {limit} and it holds {held}; retry after \
+             {retry_after_ms} ms, drain it, or raise {bound}"
+        ),
+    };
     Refusal::new(Code::ResourceExhausted, reason::FULL, text)
         .of_queue(queue)
         .with("bound", bound)
@@ -287,11 +343,29 @@ fn lease_lost(lost: &LeaseLost) -> Refusal {
     }
 }
 
+fn too_late(late: &LeaseLost) -> Refusal {
+    let text = match late.receive_count {
+        Some(count) => format!(
+            "expected a message that nobody has received yet, but it is with a receiver, which has its lease number {count}; \
+             let it finish, or tell the receiver"
+        ),
+        None => "expected a message that nobody has received yet, but it has finished; only its dedup id is remembered"
+            .to_owned(),
+    };
+    let refusal = Refusal::new(Code::FailedPrecondition, reason::TOO_LATE, text);
+    match late.receive_count {
+        Some(count) => refusal.with("receive_count", count),
+        None => refusal,
+    }
+}
+
 /// The field of a `CommitRequest` that holds a part.
 pub(crate) fn part_field(part: Part) -> String {
     match part {
         Part::Settle(index) => format!("settle[{index}]"),
         Part::Enqueue(index) => format!("enqueue[{index}]"),
+        Part::Cancel(index) => format!("cancel[{index}]"),
+        Part::Reschedule(index) => format!("reschedule[{index}]"),
     }
 }
 
@@ -444,12 +518,58 @@ mod tests {
                 Some(seconds(30)),
             ),
             (Rejection::QueuesFull(limit), Code::ResourceExhausted, "QUEUES_FULL", pairs(&[("limit", "7")]), None),
+            (
+                Rejection::TooLate(LeaseLost { receive_count: Some(2) }),
+                Code::FailedPrecondition,
+                "TOO_LATE",
+                pairs(&[("receive_count", "2")]),
+                None,
+            ),
+            (Rejection::TooLate(LeaseLost { receive_count: None }), Code::FailedPrecondition, "TOO_LATE", vec![], None),
+            (Rejection::MessageNotFound(Empty {}), Code::NotFound, "MESSAGE_NOT_FOUND", vec![], None),
+            (
+                Rejection::NamespaceNotFound(QueueNamed { namespace: "shop".into(), name: String::new() }),
+                Code::NotFound,
+                "NAMESPACE_NOT_FOUND",
+                pairs(&[("namespace", "shop")]),
+                None,
+            ),
+            (
+                Rejection::NamespacesFull(limit),
+                Code::ResourceExhausted,
+                "NAMESPACES_FULL",
+                pairs(&[("limit", "7")]),
+                None,
+            ),
+            (
+                Rejection::RequestIdsFull(limit),
+                Code::ResourceExhausted,
+                "REQUEST_IDS_FULL",
+                pairs(&[("limit", "7")]),
+                Some(seconds(30)),
+            ),
             (Rejection::EntryFull(Empty {}), Code::ResourceExhausted, "RATE_LIMITED", vec![], Some(RATE_RETRY)),
         ];
         for (rejection, code, reason, metadata, retry) in rows {
             let refusal = Refusal::from(&rejection);
             assert!(refusal.message.starts_with("expected "), "{}", refusal.message);
             assert_eq!(read(refusal), (code, reason.to_owned(), metadata, retry), "{rejection:?}");
+        }
+    }
+
+    #[test]
+    fn each_bound_says_how_to_mend_it() {
+        for (bound, mends) in [
+            ("max_depth", "raise max_depth"),
+            ("max_bytes", "raise max_bytes"),
+            ("max_wait", "add workers"),
+            ("shed", "higher priority"),
+            ("dedup_ids", "shorten its dedup_window"),
+        ] {
+            let full = Full { queue: queue(), bound: bound.into(), limit: 10, held: 9, retry_after_ms: 250 };
+            let refusal = Refusal::from(&Rejection::Full(full));
+            assert!(refusal.message.contains(mends), "{}", refusal.message);
+            assert_eq!(refusal.metadata["bound"], bound);
         }
     }
 

@@ -70,23 +70,30 @@ struct Name {
 
 /// Reads a request's name. A wrong one ends the stream: nobody could tell what the answer belongs to.
 fn name(id: Option<v1::RequestId>) -> Result<Name, FieldError> {
-    let v1::RequestId { session, seq, repeat, .. } = id.unwrap_or_default();
+    let v1::RequestId { session, seq, acked_below, repeat, token } = id.unwrap_or_default();
     if seq == 0 {
         return Err(FieldError::new(
             "request_id.seq",
             "expected a number from 1 on, which the answer will carry, but got 0",
         ));
     }
+    if !token.is_empty() {
+        // The number does no more than tell which request an answer belongs to.
+        let token = v1::RequestId { session, acked_below, repeat, token, ..Default::default() };
+        let (id, repeat) = field::request_id(Some(token))?;
+        return Ok(Name { session, seq, id, repeat });
+    }
     if session == 0 {
         if repeat {
             return Err(FieldError::new(
                 "request_id.repeat",
-                "expected a repeat to name its session, but got session 0; open one with OpenSession",
+                "expected a repeat to name its session or its token, but got neither; open a session with OpenSession",
             ));
         }
         return Ok(Name { session, seq, id: None, repeat });
     }
-    let (id, repeat) = field::request_id(id)?;
+    let of_session = v1::RequestId { session, seq, acked_below, repeat, token };
+    let (id, repeat) = field::request_id(Some(of_session))?;
     Ok(Name { session, seq, id, repeat })
 }
 
@@ -96,12 +103,27 @@ mod tests {
 
     #[test]
     fn a_streams_request_has_a_number_and_mostly_a_session() {
-        let id = |session, seq, repeat| Some(v1::RequestId { session, seq, acked_below: 1, repeat });
+        let id =
+            |session, seq, repeat| Some(v1::RequestId { session, seq, acked_below: 1, repeat, ..Default::default() });
         assert_eq!(name(None).unwrap_err().field, "request_id.seq");
         assert_eq!(name(id(7, 0, false)).unwrap_err().field, "request_id.seq");
         assert_eq!(name(id(0, 3, true)).unwrap_err().field, "request_id.repeat");
         assert_eq!(name(id(0, 3, false)), Ok(Name { session: 0, seq: 3, id: None, repeat: false }));
-        let full = RequestId { session: 7, seq: 3, acked_below: 1, fingerprint: 0 };
+        let full = RequestId { session: 7, seq: 3, acked_below: 1, ..Default::default() };
         assert_eq!(name(id(7, 3, true)), Ok(Name { session: 7, seq: 3, id: Some(full), repeat: true }));
+    }
+
+    #[test]
+    fn a_token_names_a_request_and_a_number_its_answer() {
+        let id = |seq, token: &[u8]| {
+            Some(v1::RequestId { seq, repeat: true, token: token.to_vec().into(), ..Default::default() })
+        };
+        let token =
+            RequestId { token_high: 0x0101_0101_0101_0101, token_low: 0x0101_0101_0101_0101, ..Default::default() };
+        assert_eq!(name(id(3, &[1; 16])), Ok(Name { session: 0, seq: 3, id: Some(token), repeat: true }));
+        assert_eq!(name(id(0, &[1; 16])).unwrap_err().field, "request_id.seq");
+        assert_eq!(name(id(3, &[1; 15])).unwrap_err().field, "request_id.token");
+        let both = v1::RequestId { session: 7, seq: 3, token: vec![1; 16].into(), ..Default::default() };
+        assert_eq!(name(Some(both)).unwrap_err().field, "request_id.token");
     }
 }

@@ -6,6 +6,7 @@ use ticketrail_proto::v1;
 use ticketrail_proto::v1::admin_service_client::AdminServiceClient;
 
 use crate::call::{Attempt, service};
+use crate::settings::QueueSettings;
 use crate::{Client, Error, wire};
 
 /// What operators call.
@@ -174,55 +175,6 @@ impl Admin {
     }
 }
 
-/// A queue's settings. Absent: the default in a create, as it was in an update. Of a queue looked at, all are there.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct QueueSettings {
-    /// Messages at most; 0: without limit. Default 1,000,000.
-    pub max_depth: Option<u64>,
-    /// Bytes of messages at most; 0: without limit. Default 0.
-    pub max_bytes: Option<u64>,
-    /// How long a receiver has a message unless it says otherwise, 1 s to 12 h. Default 60 s.
-    pub lease: Option<Duration>,
-    /// Failures within the window until a message is dead-lettered, 1 to 100; 0: without limit. Default 5.
-    pub max_attempts: Option<u32>,
-    /// The window in which failures are counted, 1 s to 366 days. Default 24 h.
-    pub failure_window: Option<Duration>,
-    /// The backoff's base, 1 ms to 1 day. Default 1 s.
-    pub backoff_base: Option<Duration>,
-    /// The backoff's cap, from the base to 1 day. Default 60 s.
-    pub backoff_cap: Option<Duration>,
-    /// The dead-letter queue; empty: `<queue>.dlq`.
-    pub dead_letter_queue: Option<String>,
-}
-
-impl QueueSettings {
-    fn into_wire(self) -> v1::QueueSettings {
-        v1::QueueSettings {
-            max_depth: self.max_depth,
-            max_bytes: self.max_bytes,
-            lease: self.lease.map(wire::to_duration),
-            max_attempts: self.max_attempts,
-            failure_window: self.failure_window.map(wire::to_duration),
-            backoff_base: self.backoff_base.map(wire::to_duration),
-            backoff_cap: self.backoff_cap.map(wire::to_duration),
-            dead_letter_queue: self.dead_letter_queue,
-        }
-    }
-
-    fn from_wire(settings: v1::QueueSettings) -> Self {
-        Self {
-            max_depth: settings.max_depth,
-            max_bytes: settings.max_bytes,
-            lease: settings.lease.and_then(wire::duration),
-            max_attempts: settings.max_attempts,
-            failure_window: settings.failure_window.and_then(wire::duration),
-            backoff_base: settings.backoff_base.and_then(wire::duration),
-            backoff_cap: settings.backoff_cap.and_then(wire::duration),
-            dead_letter_queue: settings.dead_letter_queue,
-        }
-    }
-}
-
 /// Why delivery is stopped, by whom, until when.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pause {
@@ -235,7 +187,7 @@ pub struct Pause {
 }
 
 /// A queue: its settings and figures.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct QueueInfo {
     /// Its namespace.
     pub namespace: String,
@@ -278,7 +230,7 @@ impl QueueInfo {
 }
 
 /// Figures of one queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueStats {
     /// Messages ready now.
     pub ready: u64,
@@ -320,12 +272,34 @@ pub struct QueueStats {
     pub oldest_ready_at: Option<SystemTime>,
     /// How long that is; `None` where none is ready.
     pub oldest_ready_age: Option<Duration>,
+    /// Messages sent ever that added nothing, as their dedup id was remembered.
+    pub duplicates: u64,
+    /// Outcomes ever that were not kept, as too many were.
+    pub outcomes_dropped: u64,
+    /// Dedup ids remembered now.
+    pub dedup_ids: u64,
+    /// Outcomes of acked messages kept now.
+    pub retained: u64,
+    /// Groups now that wait until a dead letter is gone.
+    pub groups_blocked: u64,
+    /// What the queue's workers finish while they have work, in messages a second: as measured, else the expected rate;
+    /// `None` where nothing says.
+    pub rate: Option<f64>,
+    /// Since when the longest parked group has been parked behind a head that waits for its time; `None` where none is.
+    pub oldest_parked_at: Option<SystemTime>,
+    /// How long that is; `None` where none is parked.
+    pub oldest_parked_age: Option<Duration>,
 }
 
 impl QueueStats {
     /// Messages here now: ready, delayed, blocked and leased.
     pub fn depth(&self) -> u64 {
         self.ready.saturating_add(self.delayed).saturating_add(self.blocked).saturating_add(self.leased)
+    }
+
+    /// Messages finished ever: acked, dropped, moved away or expired. The rate of this is what leaves the queue.
+    pub fn finished(&self) -> u64 {
+        [self.acked, self.dropped, self.moved_out, self.expired_dropped].into_iter().fold(0, u64::saturating_add)
     }
 
     fn from_wire(stats: v1::QueueStats) -> Self {
@@ -350,6 +324,14 @@ impl QueueStats {
             over_bound: stats.over_bound,
             oldest_ready_at: wire::maybe_time(stats.oldest_ready_at),
             oldest_ready_age: stats.oldest_ready_age.and_then(wire::duration),
+            duplicates: stats.duplicates,
+            outcomes_dropped: stats.outcomes_dropped,
+            dedup_ids: stats.dedup_ids,
+            retained: stats.retained,
+            groups_blocked: stats.groups_blocked,
+            rate: stats.rate,
+            oldest_parked_at: wire::maybe_time(stats.oldest_parked_at),
+            oldest_parked_age: stats.oldest_parked_age.and_then(wire::duration),
         }
     }
 }

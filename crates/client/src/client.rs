@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
-use crate::message::MessageInfo;
+use crate::cancel::Target;
+use crate::message::Found;
 use crate::routes::Routes;
 use crate::session::{RENEW_AFTER, Sessions};
 use crate::settle::{self, Settled, Settlement};
@@ -126,12 +127,24 @@ impl Client {
         Commit::new(self.clone())
     }
 
-    /// One message by its id, wherever it is now, with its history.
+    /// One message by its id or its dedup id, wherever it is now, with its history; or what came of it, where it has been
+    /// acked and its queue retains outcomes.
+    ///
+    /// ```no_run
+    /// # use ticketrail_client::Found;
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// match client.get(client.queue("orders").dedup("order-17")).await? {
+    ///     Found::Message(info) => println!("it is {:?}", info.state),
+    ///     Found::Done(outcome) => println!("done at {:?}: {:?}", outcome.finished_at, outcome.output),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] with [`Reason::MessageNotFound`](crate::Reason::MessageNotFound) once it is finished.
-    pub async fn get(&self, message_id: &str) -> Result<MessageInfo, Error> {
-        queue::get(self, message_id).await
+    /// [`Error::Refused`] with [`Reason::MessageNotFound`](crate::Reason::MessageNotFound) once neither is there.
+    pub async fn get(&self, target: impl Into<Target>) -> Result<Found, Error> {
+        queue::get(self, target.into()).await
     }
 
     /// Connects and opens a session now, where the first change would do that by itself and take longer for it.

@@ -26,6 +26,7 @@ pub struct ConsumerBuilder {
     batch: u32,
     lease: Option<Duration>,
     worker: String,
+    also: Vec<String>,
 }
 
 impl ConsumerBuilder {
@@ -54,15 +55,24 @@ impl ConsumerBuilder {
         self
     }
 
+    /// Another queue of the namespace to receive from, behind those before it: what those have to give comes first. At most
+    /// 15.
+    pub fn also(mut self, queue: impl Into<String>) -> Self {
+        self.also.push(queue.into());
+        self
+    }
+
     /// Starts it. Must be called within a Tokio runtime.
     pub fn start(self) -> Consumer {
-        let Self { queue, prefetch, batch, lease, worker } = self;
+        let Self { queue, prefetch, batch, lease, worker, also } = self;
         let start = ticketrail_proto::v1::ConsumeStart {
             namespace: queue.client().namespace().to_owned(),
             queue: queue.name().to_owned(),
             lease: lease.map(wire::to_duration),
             worker,
             max_batch: batch,
+            more_queues: also,
+            auto_ack: false,
         };
         let outbox = Arc::new(Outbox::default());
         // Room for each that is held, and for the error that ends it.
@@ -72,8 +82,8 @@ impl ConsumerBuilder {
     }
 }
 
-/// Receives from one queue over a stream of its own: deliveries come by themselves, so many at a time as the prefetch says,
-/// and settlements and extensions ride back on the stream, what is at hand in one request.
+/// Receives from one queue, or several, over a stream of its own: deliveries come by themselves, so many at a time as the
+/// prefetch says, and settlements and extensions ride back on the stream, what is at hand in one request.
 ///
 /// A lost connection is opened anew, to the node that leads; settlements that are not answered go out again under their old
 /// request id. Deliveries that are held stay good over that, as long as their leases last.
@@ -101,7 +111,14 @@ pub struct Consumer {
 impl Consumer {
     /// Sets a consumer of `queue` up.
     pub fn builder(queue: &Queue) -> ConsumerBuilder {
-        ConsumerBuilder { queue: queue.clone(), prefetch: 32, batch: 0, lease: None, worker: String::new() }
+        ConsumerBuilder {
+            queue: queue.clone(),
+            prefetch: 32,
+            batch: 0,
+            lease: None,
+            worker: String::new(),
+            also: Vec::new(),
+        }
     }
 
     /// The next delivery, as soon as there is one. `None`: it was stopped. Dropping the future loses nothing. One whose lease

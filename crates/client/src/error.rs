@@ -103,7 +103,8 @@ pub struct Refusal {
     pub reason: Reason,
     /// For a person: what was expected, what came, how to mend it.
     pub text: String,
-    /// Data of the reason: for [`Reason::Full`] `queue`, `bound`, `limit`, `held`; for a part of a commit also `part` and
+    /// Data of the reason: for [`Reason::Full`] `queue`, `bound`, `limit`, `held`; for [`Reason::LeaseLost`] and
+    /// [`Reason::TooLate`] `receive_count`, where the message is still there; for a part of a commit also `part` and
     /// `index`.
     pub metadata: BTreeMap<String, String>,
     /// When it is worth another try; `None`: not by waiting.
@@ -119,12 +120,13 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// The message's receive count now, where a lease was lost and the message is still there.
+    /// The message's receive count now, where a lease was lost or it was too late, and the message is still there.
     pub fn receive_count(&self) -> Option<u32> {
         self.metadata.get("receive_count")?.parse().ok()
     }
 
-    /// The part of a [`Commit`](crate::Commit) for whose sake the whole was refused; `None` where it was no part's.
+    /// The part of a [`Commit`](crate::Commit), or of a list sent all or nothing, for whose sake the whole was refused;
+    /// `None` where it was no part's.
     pub fn part(&self) -> Option<Part> {
         Part::parse(self.metadata.get("part")?, self.metadata.get("index")?)
     }
@@ -202,6 +204,10 @@ reasons! {
     QueueNotFound = QUEUE_NOT_FOUND;
     /// No such message: it is finished, or never was.
     MessageNotFound = MESSAGE_NOT_FOUND;
+    /// The message is with a receiver, or has been: it can't be cancelled or rescheduled any more.
+    TooLate = TOO_LATE;
+    /// Nobody gave this namespace defaults of its own.
+    NamespaceNotFound = NAMESPACE_NOT_FOUND;
     /// No such member of the cluster.
     MemberNotFound = MEMBER_NOT_FOUND;
     /// The change of the membership would do harm, or cannot be done as things are.
@@ -224,8 +230,12 @@ reasons! {
     SessionExpired = SESSION_EXPIRED;
     /// Too many sessions at one time.
     SessionsFull = SESSIONS_FULL;
+    /// Too many outcomes of requests without a session are kept.
+    RequestIdsFull = REQUEST_IDS_FULL;
     /// Too many queues.
     QueuesFull = QUEUES_FULL;
+    /// Too many namespaces have defaults of their own.
+    NamespacesFull = NAMESPACES_FULL;
     /// The disk is nearly full.
     DiskLow = DISK_LOW;
     /// Calls come faster than they can be taken.

@@ -7,8 +7,10 @@
 //! - [`Producer`], [`Consumer`]: many messages at a time, over streams;
 //! - [`Worker`]: a handler for each message;
 //! - [`Delivery`], [`Settlement`]: a leased message, and what became of it;
-//! - [`Commit`]: settlements and enqueues that stand or fall together;
-//! - [`Admin`]: queues made, changed, paused, purged; the node's status;
+//! - [`Commit`]: settlements, cancels, reschedules and enqueues that stand or fall together;
+//! - [`Target`]: a message by its id or its dedup id, to [`get`](Client::get), [`cancel`](Client::cancel) or
+//!   [`reschedule`](Client::reschedule);
+//! - [`Admin`]: queues made, changed, paused, purged; defaults of namespaces; the node's status;
 //! - [`Error`]: what a failed call did, so that a caller knows whether to send it again;
 //! - [`RetryPolicy`]: how long, and for what, a call is tried again.
 //!
@@ -36,12 +38,14 @@
 
 mod admin;
 mod call;
+mod cancel;
 mod client;
 mod cluster;
 mod commit;
 mod consumer;
 mod error;
 mod message;
+mod namespace;
 mod position;
 mod producer;
 mod queue;
@@ -50,6 +54,7 @@ mod retry;
 mod routes;
 mod send;
 mod session;
+mod settings;
 mod settle;
 mod stream;
 #[cfg(feature = "testing")]
@@ -57,25 +62,29 @@ pub mod testing;
 mod wire;
 mod worker;
 
-pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueSettings, QueueStats, Role};
+pub use admin::{Admin, DiskStatus, NodeStatus, Pause, QueueInfo, QueueStats, Role};
+pub use cancel::{Cancelled, Rescheduled, Target, When};
 pub use client::{Client, ClientBuilder};
 pub use cluster::{ClusterInfo, ClusterMember};
-pub use commit::{Commit, Committed, Part, SettledPart};
+pub use commit::{Commit, Committed, CommittedEach, Part, SettledPart};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use error::{Effect, Error, Reason, Refusal};
 pub use message::{
-    DeadLetter, DeadReason, FailureClass, FailureRecord, LeaseRecord, Message, MessageInfo, MessageState, NewMessage,
+    DeadLetter, DeadReason, FailureClass, FailureRecord, Found, LeaseRecord, Message, MessageInfo, MessageRetry,
+    MessageState, NewMessage, Outcome,
 };
+pub use namespace::NamespaceInfo;
 pub use position::{Batch, Position};
 pub use producer::{Confirm, Producer, ProducerBuilder};
 pub use queue::{Peek, PeekPage, Queue};
-pub use receive::{Delivery, ReceiveCall, Received, Settling};
+pub use receive::{Delivery, ReceiveCall, Received, Settling, TakeCall, Taken, TakenMessage};
 pub use retry::RetryPolicy;
 pub use send::{SendCall, Sent};
+pub use settings::{OnExhausted, OnExpired, OnGroupFailure, QueueSettings, ShedRule};
 pub use settle::{Settled, Settlement};
 /// The status code in a [`Refusal`].
 pub use tonic::Code;
-pub use worker::{Task, TaskError, Worked, Worker, stop_signal};
+pub use worker::{Output, Task, TaskError, Worked, Worker, stop_signal};
 
 /// What [`ClientBuilder::channel`] takes, for a transport of your own: `Endpoint::connect_with_connector_lazy`.
 pub mod transport {

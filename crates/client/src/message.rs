@@ -80,6 +80,58 @@ impl NewMessage {
         self
     }
 
+    /// Its group, at most 256 bytes: of the unfinished messages of one group only the first is received.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.wire.group = group.into();
+        self
+    }
+
+    /// 0 to 9, 9 first. Default 4. Within a group the order of the group counts.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.wire.priority = Some(priority.into());
+        self
+    }
+
+    /// Your own key of what this is about, at most 256 bytes: while the queue remembers it, another message with it adds
+    /// nothing, and its sender gets the first one's id with [`Sent::duplicate`](crate::Sent::duplicate).
+    pub fn dedup(mut self, dedup_id: impl Into<String>) -> Self {
+        self.wire.dedup_id = dedup_id.into();
+        self
+    }
+
+    /// It expires so long after it is first ready, 1 ms to 366 days. With `expires_at` too, the earlier counts. Default: the
+    /// queue's.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.wire.ttl = Some(wire::to_duration(ttl));
+        self
+    }
+
+    /// It expires at this time, which lies after the one when it is first ready.
+    pub fn expires_at(mut self, at: SystemTime) -> Self {
+        self.wire.expires_at = Some(at.into());
+        self
+    }
+
+    /// Failures until it is dead-lettered, 1 to 100; 0: without limit. Default: the queue's.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.wire.retry.get_or_insert_default().max_attempts = Some(attempts);
+        self
+    }
+
+    /// Its backoff in place of the queue's: the n-th failure waits between 0 and min(cap, base * 2^n), 1 ms to 1 day.
+    pub fn backoff(mut self, base: Duration, cap: Duration) -> Self {
+        let retry = self.wire.retry.get_or_insert_default();
+        retry.backoff_base = Some(wire::to_duration(base));
+        retry.backoff_cap = Some(wire::to_duration(cap));
+        self
+    }
+
+    /// Its dead-letter queue, in the same namespace. Default: the queue's.
+    pub fn dead_letter_queue(mut self, queue: impl Into<String>) -> Self {
+        self.wire.dead_letter_queue = queue.into();
+        self
+    }
+
     pub(crate) fn into_wire(self) -> v1::NewMessage {
         self.wire
     }
@@ -136,6 +188,10 @@ pub struct Message {
     pub reply_to: String,
     /// Why it is a dead letter; `None` where it is none.
     pub dead_letter: Option<DeadLetter>,
+    /// Its group; empty: none.
+    pub group: String,
+    /// Its priority, 0 to 9, 9 first.
+    pub priority: u32,
 }
 
 impl Message {
@@ -154,6 +210,8 @@ impl Message {
             correlation_id: message.correlation_id,
             reply_to: message.reply_to,
             dead_letter: message.dead_letter.map(DeadLetter::from_wire),
+            group: message.group,
+            priority: message.priority,
         }
     }
 }
@@ -181,6 +239,8 @@ impl DeadLetter {
             v1::DeadReason::Unspecified => DeadReason::Other,
             v1::DeadReason::Attempts => DeadReason::Attempts,
             v1::DeadReason::Rejected => DeadReason::Rejected,
+            v1::DeadReason::Expired => DeadReason::Expired,
+            v1::DeadReason::Group => DeadReason::Group,
         };
         Self {
             source_namespace: dead.source_namespace,
@@ -200,6 +260,10 @@ pub enum DeadReason {
     Attempts,
     /// A worker refused it for good.
     Rejected,
+    /// Its time to live was over.
+    Expired,
+    /// An earlier message of its group was dead-lettered.
+    Group,
     /// A reason of a newer server.
     Other,
 }
@@ -210,6 +274,8 @@ impl DeadReason {
         match self {
             DeadReason::Attempts => "attempts",
             DeadReason::Rejected => "rejected",
+            DeadReason::Expired => "expired",
+            DeadReason::Group => "group",
             DeadReason::Other => "other",
         }
     }
@@ -284,6 +350,16 @@ pub struct MessageInfo {
     pub lease: Option<LeaseRecord>,
     /// Its failures, oldest first, the last 16.
     pub history: Vec<FailureRecord>,
+    /// Its number in the line of its group; `None`: it has not joined yet, or has no group.
+    pub line: Option<u64>,
+    /// Its dedup id; empty: none.
+    pub dedup_id: String,
+    /// When it expires; `None`: never.
+    pub expires_at: Option<SystemTime>,
+    /// Its own retry policy; `None`: its queue's.
+    pub retry: Option<MessageRetry>,
+    /// Its own dead-letter queue; empty: its queue's.
+    pub dead_letter_queue: String,
 }
 
 impl MessageInfo {
@@ -299,6 +375,103 @@ impl MessageInfo {
             due_at: wire::maybe_time(info.due_at),
             lease: info.lease.map(LeaseRecord::from_wire),
             history: info.history.into_iter().map(FailureRecord::from_wire).collect(),
+            line: (info.line != 0).then_some(info.line),
+            dedup_id: info.dedup_id,
+            expires_at: wire::maybe_time(info.expires_at),
+            retry: info.retry.map(MessageRetry::from_wire),
+            dead_letter_queue: info.dead_letter_queue,
+        }
+    }
+}
+
+/// How one message is tried again, in place of what its queue says. `None`: as its queue says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageRetry {
+    /// Failures until it is dead-lettered, 1 to 100; 0: without limit.
+    pub max_attempts: Option<u32>,
+    /// The backoff's base, 1 ms to 1 day.
+    pub backoff_base: Option<Duration>,
+    /// The backoff's cap, from the base to 1 day.
+    pub backoff_cap: Option<Duration>,
+}
+
+impl MessageRetry {
+    fn from_wire(retry: v1::RetryPolicy) -> Self {
+        Self {
+            max_attempts: retry.max_attempts,
+            backoff_base: retry.backoff_base.and_then(wire::duration),
+            backoff_cap: retry.backoff_cap.and_then(wire::duration),
+        }
+    }
+}
+
+/// What came of a message that was acked, where its queue retains outcomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The message's id.
+    pub message_id: String,
+    /// The namespace of the queue it was acked in.
+    pub namespace: String,
+    /// The queue it was acked in.
+    pub queue: String,
+    /// When it was acked.
+    pub finished_at: SystemTime,
+    /// Until when this can be read.
+    pub kept_until: SystemTime,
+    /// What the worker gave back with its ack.
+    pub output: Bytes,
+    /// Leases ever granted on it.
+    pub receive_count: u32,
+    /// Who acked it, as the receiver named itself.
+    pub worker: String,
+}
+
+impl Outcome {
+    fn from_wire(outcome: v1::Outcome) -> Self {
+        Self {
+            message_id: outcome.message_id,
+            namespace: outcome.namespace,
+            queue: outcome.queue,
+            finished_at: wire::some_time(outcome.finished_at),
+            kept_until: wire::some_time(outcome.kept_until),
+            output: outcome.output,
+            receive_count: outcome.receive_count,
+            worker: outcome.worker,
+        }
+    }
+}
+
+/// What is known of a message: that it is there, or what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// It is on a queue.
+    Message(Box<MessageInfo>),
+    /// It has been acked.
+    Done(Outcome),
+}
+
+impl Found {
+    /// The message, where it is on a queue.
+    pub fn message(&self) -> Option<&MessageInfo> {
+        match self {
+            Found::Message(info) => Some(info),
+            Found::Done(_) => None,
+        }
+    }
+
+    /// What came of it, where it has been acked.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Found::Message(_) => None,
+            Found::Done(outcome) => Some(outcome),
+        }
+    }
+
+    pub(crate) fn from_wire(response: v1::GetResponse) -> Option<Self> {
+        match (response.message, response.outcome) {
+            (Some(info), _) => Some(Found::Message(Box::new(MessageInfo::from_wire(info)))),
+            (None, Some(outcome)) => Some(Found::Done(Outcome::from_wire(outcome))),
+            (None, None) => None,
         }
     }
 }

@@ -363,6 +363,7 @@ impl Driver {
             namespace: self.namespace.clone(),
             queue: self.queue.clone(),
             messages: items.iter().map(|item| item.message.clone()).collect(),
+            all_or_nothing: false,
         };
         // Where the transport is gone, the stream has ended: then it is sent again.
         link.outgoing.try_send(request).is_ok()
@@ -404,7 +405,7 @@ impl Driver {
         let available_at = wire::some_time(range.available_at);
         self.confirm(asked.work.into_iter().zip(range.first_sequence..).map(|(item, sequence)| {
             let message_id = format!("{prefix}.{sequence}");
-            (item, Ok(Sent { message_id, sequence, available_at, position }))
+            (item, Ok(Sent { message_id, sequence, available_at, duplicate: false, position }))
         }));
     }
 

@@ -2,13 +2,14 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ticketrail_proto::v1;
 use ticketrail_proto::v1::queue_service_client::QueueServiceClient;
 
 use crate::call::service;
-use crate::message::{MessageInfo, MessageState, NewMessage};
+use crate::cancel::Target;
+use crate::message::{Found, MessageInfo, MessageState, NewMessage};
 use crate::receive::ReceiveCall;
 use crate::send::{self, SendCall, Sent};
 use crate::{Batch, Client, Consumer, Error, Producer, Worker};
@@ -79,6 +80,33 @@ impl Queue {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Batch<Sent>, Error> {
         send::send_batch(self, messages.into_iter().map(Into::into).collect()).await
+    }
+
+    /// As [`Queue::send_batch`], but one message's refusal refuses all: then nothing happened, and
+    /// [`Refusal::part`](crate::Refusal::part) names the message.
+    ///
+    /// # Errors
+    /// As every change: see [`Error`]. A full queue is waited for as the policy says.
+    pub async fn send_all_or_nothing<M: Into<NewMessage>>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<Sent>, Error> {
+        send::send_all(self, messages.into_iter().map(Into::into).collect()).await
+    }
+
+    /// The message that this queue remembers under a dedup id, for [`Client::get`], [`Client::cancel`] and
+    /// [`Client::reschedule`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let orders = client.queue("orders");
+    /// orders.send("one table for two").dedup("order-17").await?;
+    /// client.cancel(orders.dedup("order-17")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dedup(&self, dedup_id: impl Into<String>) -> Target {
+        Target::Dedup { queue: self.name.clone(), dedup_id: dedup_id.into() }
     }
 
     /// Sends many messages over a stream, up to 256 on their way at one time. [`Producer::builder`] has more to set. Must
@@ -178,6 +206,46 @@ impl Peek {
         self.request.stale_ok = true;
         self
     }
+
+    fn filter(&mut self) -> &mut v1::PeekFilter {
+        self.request.filter.get_or_insert_default()
+    }
+
+    /// Only messages of this group. All filters that are given must hold; with one, a page may be empty though more follow.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.filter().group = group.into();
+        self
+    }
+
+    /// Only messages of this type.
+    pub fn message_type(mut self, message_type: impl Into<String>) -> Self {
+        self.filter().r#type = message_type.into();
+        self
+    }
+
+    /// Only messages with this tag.
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.filter().tags.insert(key.into(), value.into());
+        self
+    }
+
+    /// Only messages of this priority, 0 to 9.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.filter().priority = Some(priority.into());
+        self
+    }
+
+    /// Only messages that came to the queue at or before this time.
+    pub fn enqueued_until(mut self, at: SystemTime) -> Self {
+        self.filter().enqueued_until = Some(at.into());
+        self
+    }
+
+    /// Only messages with at least so many failures.
+    pub fn min_failures(mut self, failures: u32) -> Self {
+        self.filter().min_failures = failures;
+        self
+    }
 }
 
 impl IntoFuture for Peek {
@@ -204,18 +272,18 @@ pub struct PeekPage {
     pub next: Option<String>,
 }
 
-pub(crate) async fn get(client: &Client, message_id: &str) -> Result<MessageInfo, Error> {
-    let make = || v1::GetRequest {
-        message_id: message_id.to_owned(),
-        stale_ok: false,
-        namespace: client.namespace().to_owned(),
+pub(crate) async fn get(client: &Client, target: Target) -> Result<Found, Error> {
+    let make = || {
+        let namespace = client.namespace().to_owned();
+        match target.clone() {
+            Target::Id(message_id) => v1::GetRequest { message_id, namespace, ..Default::default() },
+            Target::Dedup { queue, dedup_id } => v1::GetRequest { queue, dedup_id, namespace, ..Default::default() },
+        }
     };
     let send = async |channel, request| service!(QueueServiceClient, channel).get(request).await;
     let answer = client.reading().read(make, send).await?;
-    match answer.message {
-        Some(info) => Ok(MessageInfo::from_wire(info)),
-        None => Err(Error::Protocol { expected: "a message", found: "none".to_owned() }),
-    }
+    let none = || Error::Protocol { expected: "a message or its outcome", found: "neither".to_owned() };
+    Found::from_wire(answer).ok_or_else(none)
 }
 
 /// The longest that a receive may wait; the server refuses more.

@@ -70,6 +70,48 @@ impl ReceiveCall {
         self.request.worker = worker.into();
         self
     }
+
+    /// Another queue of the namespace to receive from, behind those before it: what those have to give comes first. At most
+    /// 15.
+    ///
+    /// ```no_run
+    /// # async fn example(client: ticketrail_client::Client) -> Result<(), ticketrail_client::Error> {
+    /// let received = client.queue("urgent").receive().also("orders").also("reports").max(16).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn also(mut self, queue: impl Into<String>) -> Self {
+        self.request.more_queues.push(queue.into());
+        self
+    }
+
+    /// Has the messages acked as they are received: at most once. Nothing is leased, so there is nothing to settle; what
+    /// gets lost on its way, or with its worker, is lost.
+    pub fn auto_ack(mut self) -> TakeCall {
+        self.request.auto_ack = true;
+        TakeCall(self)
+    }
+
+    /// Receives, and has `read` make something of the answer and of when the attempt was sent that got it.
+    async fn receive<T>(
+        self,
+        read: impl Fn(&Client, v1::ReceiveResponse, Instant) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let make = |attempt: Attempt| v1::ReceiveRequest {
+            request_id: Some(attempt.id),
+            wait: Some(wire::to_duration(attempt.wait_left)),
+            ..self.request.clone()
+        };
+        // The lease counts from when the attempt was sent that got it: what was left of it may have been on its way since.
+        let send = async |channel, request| {
+            let sent_at = retry::now();
+            let response = service!(QueueServiceClient, channel).receive(request).await?;
+            Ok(response.map(|received| (received, sent_at)))
+        };
+        let client = self.queue.client();
+        let read = |(response, sent_at): (v1::ReceiveResponse, Instant)| read(client, response, sent_at).map(Ok);
+        client.changing().change(self.wait, make, send, read).await
+    }
 }
 
 impl IntoFuture for ReceiveCall {
@@ -78,27 +120,67 @@ impl IntoFuture for ReceiveCall {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let make = |attempt: Attempt| v1::ReceiveRequest {
-                request_id: Some(attempt.id),
-                wait: Some(wire::to_duration(attempt.wait_left)),
-                ..self.request.clone()
-            };
-            // The lease counts from when the attempt was sent that got it: what was left of it may have been on its
-            // way since.
-            let send = async |channel, request| {
-                let sent_at = retry::now();
-                let response = service!(QueueServiceClient, channel).receive(request).await?;
-                Ok(response.map(|received| (received, sent_at)))
-            };
-            let client = self.queue.client();
-            let read = |(response, sent_at): (v1::ReceiveResponse, Instant)| {
+            self.receive(|client, response, sent_at| {
                 let position = response.commit.map(|commit| Position::from_wire(Some(commit)));
                 let deliveries =
                     response.deliveries.into_iter().map(|d| Delivery::from_wire(client, d, sent_at)).collect();
-                Ok(Ok(Received { deliveries, position }))
-            };
-            client.changing().change(self.wait, make, send, read).await
+                Ok(Received { deliveries, position })
+            })
+            .await
         })
+    }
+}
+
+/// A receive of messages that are acked as they are received; await it.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is received until it is awaited"]
+pub struct TakeCall(ReceiveCall);
+
+impl IntoFuture for TakeCall {
+    type Output = Result<Taken, Error>;
+    type IntoFuture = Calling<Taken>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.0
+                .receive(|_, response, _| {
+                    let position = response.commit.map(|commit| Position::from_wire(Some(commit)));
+                    let messages = response.deliveries.into_iter().map(TakenMessage::from_wire).collect();
+                    Ok(Taken { messages, position })
+                })
+                .await
+        })
+    }
+}
+
+/// Messages received and acked in one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// The messages, in order of delivery; none where the wait was over first, or where the answer of an attempt got lost on
+    /// its way and the messages with it: then [`Position::replayed`] is true.
+    pub messages: Vec<TakenMessage>,
+    /// Where in the log they were acked; `None` where there were none.
+    pub position: Option<Position>,
+}
+
+/// A message that was received and acked in one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TakenMessage {
+    /// The message.
+    pub message: Message,
+    /// How often it was received, this time included.
+    pub receive_count: u32,
+    /// Failures counted in the current window, before.
+    pub failures: u32,
+}
+
+impl TakenMessage {
+    fn from_wire(delivery: v1::Delivery) -> Self {
+        Self {
+            message: Message::from_wire(delivery.message),
+            receive_count: delivery.receive_count,
+            failures: delivery.failures,
+        }
     }
 }
 
@@ -169,6 +251,16 @@ impl Delivery {
     /// [`Reason::LeaseLost`](crate::Reason::LeaseLost) where the lease is over: the work is somebody else's now.
     pub fn ack(self) -> Settling {
         let settlement = Settlement::ack(&self);
+        self.settle(settlement)
+    }
+
+    /// Done, and `output` is what came of it, at most 64 KiB: [`Client::get`] shows it for a while where the queue retains
+    /// outcomes.
+    ///
+    /// # Errors
+    /// As [`Delivery::ack`].
+    pub fn ack_with(self, output: impl Into<Bytes>) -> Settling {
+        let settlement = Settlement::ack_with(&self, output);
         self.settle(settlement)
     }
 

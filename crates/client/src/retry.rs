@@ -288,7 +288,7 @@ impl Attempts {
                 let wait = self.backoff().max(refusal.retry_after.unwrap_or_default());
                 self.again(wait, now, Stop::Unavailable(refusal.text, Some(refusal.reason)))
             }
-            Reason::Full | Reason::RateLimited | Reason::DiskLow | Reason::SessionsFull => {
+            Reason::Full | Reason::RateLimited | Reason::DiskLow | Reason::SessionsFull | Reason::RequestIdsFull => {
                 if !self.policy.wait_for_room && !self.in_doubt {
                     return Next::Stop(Stop::Refused(refusal));
                 }
@@ -313,12 +313,15 @@ impl Attempts {
             | Reason::Invalid
             | Reason::QueueNotFound
             | Reason::MessageNotFound
+            | Reason::NamespaceNotFound
             | Reason::MemberNotFound
             | Reason::ClusterUnsafe
             | Reason::QueueExists
             | Reason::QueueClosed
             | Reason::LeaseLost
+            | Reason::TooLate
             | Reason::QueuesFull
+            | Reason::NamespacesFull
             | Reason::UnknownOutcome
             | Reason::Broken
             | Reason::None

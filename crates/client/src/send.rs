@@ -21,7 +21,10 @@ pub struct Sent {
     pub sequence: u64,
     /// When it is ready, on cluster time.
     pub available_at: SystemTime,
-    /// Where in the log it was enqueued.
+    /// Whether it was on the queue before, under its dedup id, so that nothing was added: then all of this is about that
+    /// first message, which may have finished meanwhile.
+    pub duplicate: bool,
+    /// Where in the log it was enqueued, or found to be a duplicate.
     pub position: Position,
 }
 
@@ -31,6 +34,7 @@ impl Sent {
             message_id: enqueued.message_id,
             sequence: enqueued.sequence,
             available_at: wire::some_time(enqueued.available_at),
+            duplicate: enqueued.duplicate,
             position,
         }
     }
@@ -93,6 +97,46 @@ impl SendCall {
     pub fn deliver_at(self, at: SystemTime) -> Self {
         self.with(|message| message.deliver_at(at))
     }
+
+    /// As [`NewMessage::group`].
+    pub fn group(self, group: impl Into<String>) -> Self {
+        self.with(|message| message.group(group))
+    }
+
+    /// As [`NewMessage::priority`].
+    pub fn priority(self, priority: u8) -> Self {
+        self.with(|message| message.priority(priority))
+    }
+
+    /// As [`NewMessage::dedup`].
+    pub fn dedup(self, dedup_id: impl Into<String>) -> Self {
+        self.with(|message| message.dedup(dedup_id))
+    }
+
+    /// As [`NewMessage::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|message| message.ttl(ttl))
+    }
+
+    /// As [`NewMessage::expires_at`].
+    pub fn expires_at(self, at: SystemTime) -> Self {
+        self.with(|message| message.expires_at(at))
+    }
+
+    /// As [`NewMessage::max_attempts`].
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.with(|message| message.max_attempts(attempts))
+    }
+
+    /// As [`NewMessage::backoff`].
+    pub fn backoff(self, base: Duration, cap: Duration) -> Self {
+        self.with(|message| message.backoff(base, cap))
+    }
+
+    /// As [`NewMessage::dead_letter_queue`].
+    pub fn dead_letter_queue(self, queue: impl Into<String>) -> Self {
+        self.with(|message| message.dead_letter_queue(queue))
+    }
 }
 
 impl IntoFuture for SendCall {
@@ -102,7 +146,7 @@ impl IntoFuture for SendCall {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let messages = vec![self.message.into_wire()];
-            enqueue(&self.queue, messages, |response| {
+            enqueue(&self.queue, messages, false, |response| {
                 let position = Position::from_wire(response.commit);
                 let mut results = response.results.into_iter();
                 match (results.next(), results.next()) {
@@ -121,21 +165,29 @@ impl IntoFuture for SendCall {
 pub(crate) async fn send_batch(queue: &Queue, messages: Vec<NewMessage>) -> Result<Batch<Sent>, Error> {
     let count = messages.len();
     let messages = messages.into_iter().map(NewMessage::into_wire).collect();
-    enqueue(queue, messages, |response| {
-        let position = Position::from_wire(response.commit);
-        if response.results.len() != count {
-            let found = format!("{} for {count} messages", response.results.len());
-            return Err(Error::Protocol { expected: "a result for each message", found });
-        }
-        let results = response.results.into_iter().map(|result| item(result, position)).collect::<Result<_, _>>()?;
-        Ok(Ok(Batch { results, position }))
-    })
-    .await
+    enqueue(queue, messages, false, |response| Ok(Ok(batch(count, response)?))).await
+}
+
+pub(crate) async fn send_all(queue: &Queue, messages: Vec<NewMessage>) -> Result<Vec<Sent>, Error> {
+    let count = messages.len();
+    let messages = messages.into_iter().map(NewMessage::into_wire).collect();
+    enqueue(queue, messages, true, |response| Ok(batch(count, response)?.results.into_iter().collect())).await
+}
+
+fn batch(count: usize, response: v1::EnqueueResponse) -> Result<Batch<Sent>, Error> {
+    let position = Position::from_wire(response.commit);
+    if response.results.len() != count {
+        let found = format!("{} for {count} messages", response.results.len());
+        return Err(Error::Protocol { expected: "a result for each message", found });
+    }
+    let results = response.results.into_iter().map(|result| item(result, position)).collect::<Result<_, _>>()?;
+    Ok(Batch { results, position })
 }
 
 async fn enqueue<T>(
     queue: &Queue,
     messages: Vec<v1::NewMessage>,
+    all_or_nothing: bool,
     read: impl Fn(v1::EnqueueResponse) -> Result<Result<T, Refusal>, Error>,
 ) -> Result<T, Error> {
     let make = |attempt: Attempt| v1::EnqueueRequest {
@@ -143,6 +195,7 @@ async fn enqueue<T>(
         namespace: queue.client().namespace().to_owned(),
         queue: queue.name().to_owned(),
         messages: messages.clone(),
+        all_or_nothing,
     };
     let send = async |channel, request| service!(QueueServiceClient, channel).enqueue(request).await;
     queue.client().changing().change(Duration::ZERO, make, send, read).await

@@ -120,7 +120,7 @@ impl Ticket {
         let mut state = lock(&self.session.state);
         state.used_at = retry::now();
         let acked_below = state.numbers.acked_below();
-        v1::RequestId { session: self.session.id, seq: self.seq, acked_below, repeat }
+        v1::RequestId { session: self.session.id, seq: self.seq, acked_below, repeat, ..Default::default() }
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -241,14 +241,15 @@ mod tests {
         sessions.add(&opened(7));
         let old = ticket(&sessions);
         let second = ticket(&sessions);
-        assert_eq!(second.id(true), v1::RequestId { session: 7, seq: 2, acked_below: 1, repeat: true });
+        let repeated = v1::RequestId { session: 7, seq: 2, acked_below: 1, repeat: true, ..Default::default() };
+        assert_eq!(second.id(true), repeated);
         drop(second);
         assert!(matches!(sessions.take(), Taken::Open), "the old request holds session 7");
         sessions.add(&opened(8));
         assert_eq!(ticket(&sessions).id(false).session, 8);
         drop(old);
         let third = ticket(&sessions);
-        assert_eq!(third.id(false), v1::RequestId { session: 7, seq: 3, acked_below: 3, repeat: false });
+        assert_eq!(third.id(false), v1::RequestId { session: 7, seq: 3, acked_below: 3, ..Default::default() });
     }
 
     #[test]

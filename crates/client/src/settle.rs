@@ -11,7 +11,8 @@ use crate::call::{Attempt, service};
 use crate::position::{Batch, Position};
 use crate::{Client, Delivery, Error, Refusal, retry, wire};
 
-/// Code and text of a failure, together, that go out alone: far more than the server takes, in bytes.
+/// A settlement with more than this to say goes out alone, in bytes: code and text of a failure would be far more than the
+/// server takes, and outputs should not pile up in one request.
 const LONG: usize = 16 << 10;
 
 /// What became of one delivery, for [`Client::settle`].
@@ -27,12 +28,7 @@ impl Settlement {
 
     /// Whether it is so long that it should not go out with others: the server may refuse it, or the transport.
     pub(crate) fn is_long(&self) -> bool {
-        match &self.wire.verdict {
-            Some(Verdict::Retry(v1::Retry { code, text, .. }) | Verdict::Reject(v1::Reject { code, text })) => {
-                code.len() + text.len() > LONG
-            }
-            Some(Verdict::Ack(_) | Verdict::Release(_)) | None => false,
-        }
+        said(&self.wire) > LONG
     }
 
     pub(crate) fn into_wire(self) -> v1::Settlement {
@@ -46,7 +42,17 @@ impl Settlement {
 
     /// As [`Settlement::ack`], by the token alone.
     pub fn ack_token(token: Bytes) -> Self {
-        Self::new(token, Verdict::Ack(v1::Ack {}))
+        Self::ack_token_with(token, Bytes::new())
+    }
+
+    /// Done, and `output` is what came of it, at most 64 KiB; kept for a while where the queue retains outcomes.
+    pub fn ack_with(delivery: &Delivery, output: impl Into<Bytes>) -> Self {
+        Self::ack_token_with(delivery.token.clone(), output)
+    }
+
+    /// As [`Settlement::ack_with`], by the token alone.
+    pub fn ack_token_with(token: Bytes, output: impl Into<Bytes>) -> Self {
+        Self::new(token, Verdict::Ack(v1::Ack { output: output.into() }))
     }
 
     /// Failed, worth another attempt; `delay` takes the place of the queue's backoff. Code at most 256 bytes, text 512.
@@ -104,6 +110,17 @@ impl Settlement {
     }
 }
 
+/// How much a settlement has to say beside its token, in bytes.
+pub(crate) fn said(settlement: &v1::Settlement) -> usize {
+    match &settlement.verdict {
+        Some(Verdict::Retry(v1::Retry { code, text, .. }) | Verdict::Reject(v1::Reject { code, text })) => {
+            code.len() + text.len()
+        }
+        Some(Verdict::Ack(v1::Ack { output })) => output.len(),
+        Some(Verdict::Release(_)) | None => 0,
+    }
+}
+
 /// What became of one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
@@ -122,6 +139,10 @@ pub enum Settled {
     Readied(Position),
     /// The queue was purged while it was leased: the message is gone.
     Purged(Position),
+    /// Its time to live was over: the message is gone, or dead-lettered where its queue says so. An ack is never this.
+    Expired(Position),
+    /// Its attempts were used up, and its queue drops such messages: it is gone.
+    Dropped(Position),
 }
 
 impl Settled {
@@ -132,7 +153,9 @@ impl Settled {
             | Settled::DeadLettered(position)
             | Settled::Delayed { position, .. }
             | Settled::Readied(position)
-            | Settled::Purged(position) => position,
+            | Settled::Purged(position)
+            | Settled::Expired(position)
+            | Settled::Dropped(position) => position,
         }
     }
 
@@ -144,6 +167,8 @@ impl Settled {
             Settled::Delayed { .. } => "delayed",
             Settled::Readied(_) => "ready",
             Settled::Purged(_) => "purged",
+            Settled::Expired(_) => "expired",
+            Settled::Dropped(_) => "dropped",
         }
     }
 }
@@ -189,6 +214,8 @@ pub(crate) fn item(result: v1::SettleResult, position: Position) -> Result<Resul
         Some(Outcome::Delayed(delayed)) => Settled::Delayed { due_at: wire::some_time(delayed.due_at), position },
         Some(Outcome::Readied(v1::Readied {})) => Settled::Readied(position),
         Some(Outcome::Purged(v1::Purged {})) => Settled::Purged(position),
+        Some(Outcome::Expired(v1::Expired {})) => Settled::Expired(position),
+        Some(Outcome::Dropped(v1::Dropped {})) => Settled::Dropped(position),
         Some(Outcome::Error(error)) => return Ok(Err(Refusal::from_item(error))),
         None => return Err(no_outcome()),
     }))
@@ -234,7 +261,7 @@ impl Client {
     }
 }
 
-fn only<T>(results: Vec<T>) -> Result<T, Error> {
+pub(crate) fn only<T>(results: Vec<T>) -> Result<T, Error> {
     let count = results.len();
     let mut results = results.into_iter();
     match (results.next(), results.next()) {
@@ -243,6 +270,6 @@ fn only<T>(results: Vec<T>) -> Result<T, Error> {
     }
 }
 
-fn no_outcome() -> Error {
+pub(crate) fn no_outcome() -> Error {
     Error::Protocol { expected: "an outcome", found: "none, or one of a newer server".to_owned() }
 }

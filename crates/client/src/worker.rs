@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -82,6 +83,41 @@ impl TaskError {
     }
 }
 
+/// What a handler gives back: nothing, or at most 64 KiB that are kept for a while where the queue retains outcomes. More is
+/// a permanent failure, with the code `OUTPUT`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output(pub Bytes);
+
+impl From<()> for Output {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+impl From<Bytes> for Output {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Output {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<&'static str> for Output {
+    fn from(text: &'static str) -> Self {
+        Self(Bytes::from_static(text.as_bytes()))
+    }
+}
+
 /// What a worker did with its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Worked {
@@ -116,6 +152,7 @@ impl Worked {
 /// - Leases are extended when a third of them is over, while the handler runs or the message waits for its turn.
 /// - A message whose lease is lost all the same is somebody else's: its handler goes on, and its outcome changes nothing. So
 ///   handlers should be idempotent, by the message's id, or fenced by [`Task::receive_count`].
+/// - What the handler gives back goes with the ack: nothing, or an [`Output`] for queues that retain outcomes.
 /// - Once it is to stop, no handler starts; messages that wait are released; running handlers have the drain time to
 ///   finish, then they are dropped and their messages released. Where its own future is dropped, leases run out.
 ///
@@ -146,6 +183,7 @@ impl Worked {
 #[must_use = "nothing is received before it runs"]
 pub struct Worker {
     queue: Queue,
+    also: Vec<String>,
     concurrency: usize,
     prefetch: Option<usize>,
     lease: Option<Duration>,
@@ -156,7 +194,21 @@ pub struct Worker {
 impl Worker {
     /// A worker on `queue`.
     pub fn builder(queue: &Queue) -> Self {
-        Self { queue: queue.clone(), concurrency: 8, prefetch: None, lease: None, name: String::new(), drain: DRAIN }
+        Self {
+            queue: queue.clone(),
+            also: Vec::new(),
+            concurrency: 8,
+            prefetch: None,
+            lease: None,
+            name: String::new(),
+            drain: DRAIN,
+        }
+    }
+
+    /// Another queue of the namespace to work on, behind those before it: what those have to give comes first. At most 15.
+    pub fn also(mut self, queue: impl Into<String>) -> Self {
+        self.also.push(queue.into());
+        self
     }
 
     /// Handlers at one time, 1 to 5,000. Default 8.
@@ -194,11 +246,12 @@ impl Worker {
     ///
     /// # Errors
     /// As [`Worker::run`].
-    pub async fn run_json<T, H, F>(self, handler: H, shutdown: impl Future<Output = ()>) -> Result<Worked, Error>
+    pub async fn run_json<T, H, F, O>(self, handler: H, shutdown: impl Future<Output = ()>) -> Result<Worked, Error>
     where
         T: DeserializeOwned + Send + 'static,
         H: Fn(T, Task) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), TaskError>> + Send + 'static,
+        F: Future<Output = Result<O, TaskError>> + Send + 'static,
+        O: Into<Output> + Send + 'static,
     {
         let handler = Arc::new(handler);
         let decoding = move |task: Task| {
@@ -216,15 +269,19 @@ impl Worker {
     ///
     /// # Errors
     /// Where the server refuses to deliver for good; then it has stopped in order as well.
-    pub async fn run<H, F>(self, handler: H, shutdown: impl Future<Output = ()>) -> Result<Worked, Error>
+    pub async fn run<H, F, O>(self, handler: H, shutdown: impl Future<Output = ()>) -> Result<Worked, Error>
     where
         H: Fn(Task) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), TaskError>> + Send + 'static,
+        F: Future<Output = Result<O, TaskError>> + Send + 'static,
+        O: Into<Output> + Send + 'static,
     {
         let prefetch = self.prefetch.unwrap_or(usize::MAX).clamp(self.concurrency, 2 * self.concurrency);
         let mut builder = Consumer::builder(&self.queue).prefetch(prefetch).worker(self.name);
         if let Some(lease) = self.lease {
             builder = builder.lease(lease);
+        }
+        for queue in self.also {
+            builder = builder.also(queue);
         }
         let mut consumer = builder.start();
         let (phase, phases) = watch::channel(Phase::Working);
@@ -278,12 +335,13 @@ impl Worker {
 }
 
 /// Runs a handler. A panic is an error worth another attempt.
-async fn caught<H, F>(handler: Arc<H>, task: Task) -> Result<(), TaskError>
+async fn caught<H, F, O>(handler: Arc<H>, task: Task) -> Result<Output, TaskError>
 where
     H: Fn(Task) -> F,
-    F: Future<Output = Result<(), TaskError>>,
+    F: Future<Output = Result<O, TaskError>>,
+    O: Into<Output>,
 {
-    let mut running = Box::pin(async move { handler(task).await });
+    let mut running = Box::pin(async move { handler(task).await.map(Into::into) });
     std::future::poll_fn(move |context| {
         // The future is not polled again after a panic; what the handler shares with others is the handler's to mend.
         match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
@@ -357,6 +415,7 @@ mod tests {
                 "{error:?}"
             );
         }
-        assert_eq!(caught(Arc::new(|_: Task| async { Ok(()) }), task()).await, Ok(()));
+        assert_eq!(caught(Arc::new(|_: Task| async { Ok(()) }), task()).await, Ok(Output::default()));
+        assert_eq!(caught(Arc::new(|_: Task| async { Ok("done") }), task()).await, Ok(Output("done".into())));
     }
 }

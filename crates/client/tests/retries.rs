@@ -154,6 +154,14 @@ impl QueueService for Scripted {
         Err(Status::unimplemented("not in these tests"))
     }
 
+    async fn cancel(&self, _: Request<v1::CancelRequest>) -> Result<Response<v1::CancelResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn reschedule(&self, _: Request<v1::RescheduleRequest>) -> Result<Response<v1::RescheduleResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
     async fn open_session(
         &self,
         _: Request<v1::OpenSessionRequest>,
@@ -183,6 +191,7 @@ impl CommitService for Scripted {
             commit: commit(&act),
             settled: request.settle.iter().map(|_| acked()).collect(),
             enqueued: request.enqueue.iter().map(enqueued).collect(),
+            ..Default::default()
         }))
     }
 }
@@ -210,7 +219,7 @@ async fn client(scripted: &Scripted) -> Client {
 }
 
 fn id(session: u64, seq: u64, acked_below: u64, repeat: bool) -> v1::RequestId {
-    v1::RequestId { session, seq, acked_below, repeat }
+    v1::RequestId { session, seq, acked_below, repeat, ..Default::default() }
 }
 
 #[tokio::test]

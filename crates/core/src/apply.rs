@@ -3,7 +3,7 @@
 use crate::command::{Command, Entry, InitCluster, Request};
 use crate::keys;
 use crate::limits;
-use crate::queue::{create, delete, expire, gate, invalid, purge, receive, update};
+use crate::queue::{create, delete, expire, gate, group, invalid, purge, receive, update};
 use crate::reply::{Answered, Empty, Fault, Initialized, Outcome, Rejection, Reply};
 use crate::secret::Secret;
 use crate::session::{self, Admission};
@@ -100,11 +100,10 @@ fn init_cluster(txn: &mut Txn<'_>, init: &InitCluster) -> Result<Answered, Rejec
 /// When the leader must propose the next `Tick`, on cluster time; `None`: nothing is due ever.
 pub fn next_due(view: &dyn View) -> Result<Option<Timestamp>, Fault> {
     let header = txn::header(view)?;
-    for left in [b'w', b'a'] {
-        let (from, to) = keys::space(left);
-        if !view.scan(&from, &to, 1)?.is_empty() {
-            return Ok(Some(header.now()));
-        }
+    let (from, to) = keys::space(b'w');
+    let drains = group::next_drain(|from, to| view.scan(from, to, 1), &header)?;
+    if drains.is_some() || !view.scan(&from, &to, 1)?.is_empty() {
+        return Ok(Some(header.now()));
     }
     tick::next_timer(view, &header)
 }

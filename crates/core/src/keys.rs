@@ -23,7 +23,7 @@
 //! | `x` queue, group length (2 bytes), group | [`GroupRecord`](crate::records::GroupRecord): a line that is not empty |
 //! | `j` queue, group length, group, line number | place of a message that waits in the line |
 //! | `z` queue, parking number | [`ParkRecord`](crate::records::ParkRecord): a head that waits for its time |
-//! | `a` queue, group length, group | nothing: this line goes to the dead letters |
+//! | `a` number | [`DrainRecord`](crate::records::DrainRecord): a line that goes to the dead letters, in order of beginning |
 //! | `d` queue, dedup id | [`DedupRecord`](crate::records::DedupRecord) |
 //! | `p` queue, sequence (of birth) | [`DoneRecord`](crate::records::DoneRecord): what came of a message |
 //! | `u` bucket, 16 bytes | an outcome of a request without a session |
@@ -155,16 +155,9 @@ pub(crate) fn in_line(queue: QueueId, group: &str, line: u64) -> Key {
     grouped(b'j', queue, group).number(line).0
 }
 
-/// A group whose followers go to the dead letters.
-pub(crate) fn drain(queue: QueueId, group: &str) -> Key {
-    grouped(b'a', queue, group).0
-}
-
-/// The queue and the group of a key that [`drain`] made.
-pub(crate) fn drained_group(key: &[u8]) -> Option<(QueueId, &str)> {
-    let (queue, rest) = split(key.strip_prefix(b"a")?)?;
-    let (_, group) = rest.split_first_chunk::<2>()?;
-    Some((QueueId(queue), std::str::from_utf8(group).ok()?))
+/// A line that goes to the dead letters: the nth that began.
+pub(crate) fn drain(number: u64) -> Key {
+    Builder::new(b'a').number(number).0
 }
 
 /// A parked head.
@@ -361,7 +354,7 @@ pub(crate) fn session_timers_until(due: u64) -> (Key, Key) {
     (Builder::new(b'y').0, Builder::new(b'y').number(due.saturating_add(1)).0)
 }
 
-/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f x j z a d p`.
+/// All keys of one space that belong to a queue: `tag` is one of `m h r l s f x j z d p`.
 pub(crate) fn of_queue(tag: u8, queue: QueueId) -> (Key, Key) {
     prefix(&Builder::new(tag).number(queue.0).0)
 }

@@ -62,6 +62,23 @@ pub(crate) struct Header {
     /// Namespaces with defaults of their own.
     #[prost(uint64, tag = "15")]
     pub namespaces: u64,
+    /// Lines that ever went to the dead letters: the last number given.
+    #[prost(uint64, tag = "16")]
+    pub last_drain: u64,
+    /// All of them below this number are gone.
+    #[prost(uint64, tag = "17")]
+    pub drains_from: u64,
+}
+
+/// A line that goes to the dead letters.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct DrainRecord {
+    /// The queue's id.
+    #[prost(uint64, tag = "1")]
+    pub queue: u64,
+    /// The group.
+    #[prost(string, tag = "2")]
+    pub group: String,
 }
 
 /// Outcomes of requests without a session, of one bucket.

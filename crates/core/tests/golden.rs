@@ -89,6 +89,7 @@ scripts! {
     purge_empties_lines
     purge_lets_leases_finish
     receive_limits
+    refused_enqueues_make_no_queue
     release_counts_nothing
     requests_are_done_once
     requests_without_a_session

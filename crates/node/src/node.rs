@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use ticketrail_core::GroupId;
 use ticketrail_proto::raft as pb;
 use ticketrail_storage::home::{Home as _, MemHome};
 use ticketrail_storage::log::RaftLog;
 use ticketrail_storage::state::StateStore;
 use ticketrail_storage::{ClusterId, Identity};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -29,7 +28,7 @@ use crate::forward::server::Served;
 use crate::handle::Handle;
 use crate::lead::Leading;
 use crate::member::{Member, Members};
-use crate::peering::{Greeter, NodeSide, Peering, PeeringConfig, SettleError, steward};
+use crate::peering::{Greeter, NodeSide, Peering, PeeringConfig, SettleError, Wishes, steward};
 use crate::peers::Peers;
 use crate::precheck::Precheck;
 use crate::proposer::{Progress, Proposer};
@@ -109,8 +108,7 @@ impl Node {
             record,
             broken: broken.clone(),
             cleared: clear,
-            wishes: Mutex::default(),
-            wished: Notify::new(),
+            wishes: Wishes::default(),
         });
         peering.begin(initialized).await?;
         let last_log: Arc<dyn Fn() -> Option<pb::LogId> + Send + Sync> =

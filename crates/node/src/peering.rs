@@ -5,6 +5,7 @@
 //! - `hello` tells the others whose disk this is at each start, before the node promises anything in an election.
 //! - `service` answers what the others ask.
 //! - `steward` is the leader's: it lets newcomers in and moves leadership away from where it should not be.
+//! - `wishes` are what nodes say that they want of the leader.
 //! - `change` does what an operator asks for.
 
 mod change;
@@ -12,6 +13,7 @@ mod hello;
 mod service;
 mod settle;
 pub(crate) mod steward;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,6 +49,7 @@ use crate::work::Work;
 pub use self::change::{ChangeError, MemberChange};
 pub(crate) use self::hello::Greeter;
 pub use self::settle::SettleError;
+pub(crate) use self::wishes::Wishes;
 
 /// How long one question to a peer may take.
 const ASK: Duration = Duration::from_secs(2);
@@ -128,16 +131,7 @@ pub(crate) struct NodeSide {
     pub(crate) broken: Arc<Broken>,
     pub(crate) cleared: watch::Sender<bool>,
     /// Members as they said they are, which the leader may have to let in or to move.
-    pub(crate) wishes: Mutex<BTreeMap<u64, Wish>>,
-    /// A wish has come.
-    pub(crate) wished: Notify,
-}
-
-/// What a node said that it wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
-    pub(crate) member: Member,
-    pub(crate) wants_vote: bool,
+    pub(crate) wishes: Wishes,
 }
 
 impl fmt::Debug for Peering {

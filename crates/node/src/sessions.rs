@@ -192,8 +192,8 @@ impl Slot {
         let mut pool = sessions.pool.lock();
         let Some(session) = pool.find(*id) else {
             // The session has ended: `apply` says so, and the call gets another slot. Without a number of its own it must
-            // not pass for another call: no session has the number 0.
-            let (session, seq) = seq.get().map_or((0, 1), |seq| (*id, *seq));
+            // not pass for another call, nor for one without a session: no session has the last number of all.
+            let (session, seq) = seq.get().map_or((u64::MAX, 1), |seq| (*id, *seq));
             return RequestId { session, seq, acked_below: 1, ..RequestId::default() };
         };
         let seq = *seq.get_or_init(|| {

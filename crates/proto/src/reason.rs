@@ -11,6 +11,8 @@ pub const INVALID: &str = "INVALID";
 pub const QUEUE_NOT_FOUND: &str = "QUEUE_NOT_FOUND";
 /// No such message: it is finished, or never was. `NOT_FOUND`.
 pub const MESSAGE_NOT_FOUND: &str = "MESSAGE_NOT_FOUND";
+/// Nobody gave this namespace defaults of its own. `NOT_FOUND`; nothing happened.
+pub const NAMESPACE_NOT_FOUND: &str = "NAMESPACE_NOT_FOUND";
 /// No such member of the cluster. `NOT_FOUND`; nothing happened.
 pub const MEMBER_NOT_FOUND: &str = "MEMBER_NOT_FOUND";
 /// The change of the membership would do harm, or cannot be done as things are. `FAILED_PRECONDITION`; nothing happened.
@@ -23,6 +25,9 @@ pub const QUEUE_CLOSED: &str = "QUEUE_CLOSED";
 pub const FULL: &str = "FULL";
 /// The lease is over, or the token was never good. `FAILED_PRECONDITION`; nothing happened.
 pub const LEASE_LOST: &str = "LEASE_LOST";
+/// The message is with a receiver, or has been: it can't be cancelled or rescheduled any more. `FAILED_PRECONDITION`;
+/// nothing happened.
+pub const TOO_LATE: &str = "TOO_LATE";
 /// The outcome of this request is forgotten: the client said that it had seen it. `FAILED_PRECONDITION`.
 pub const REQUEST_ID_OLD: &str = "REQUEST_ID_OLD";
 /// Too many outcomes are unseen: raise `acked_below`. `FAILED_PRECONDITION`; nothing happened.
@@ -33,8 +38,13 @@ pub const REQUEST_ID_REUSED: &str = "REQUEST_ID_REUSED";
 pub const SESSION_EXPIRED: &str = "SESSION_EXPIRED";
 /// Too many sessions at one time. `RESOURCE_EXHAUSTED`; nothing happened.
 pub const SESSIONS_FULL: &str = "SESSIONS_FULL";
+/// Too many outcomes of requests without a session are kept: open a session, or wait some minutes. `RESOURCE_EXHAUSTED`;
+/// nothing happened.
+pub const REQUEST_IDS_FULL: &str = "REQUEST_IDS_FULL";
 /// Too many queues. `RESOURCE_EXHAUSTED`; nothing happened.
 pub const QUEUES_FULL: &str = "QUEUES_FULL";
+/// Too many namespaces have defaults of their own. `RESOURCE_EXHAUSTED`; nothing happened.
+pub const NAMESPACES_FULL: &str = "NAMESPACES_FULL";
 /// The disk is nearly full. `RESOURCE_EXHAUSTED` with a retry delay; nothing happened.
 pub const DISK_LOW: &str = "DISK_LOW";
 /// Calls come faster than they can be taken. `RESOURCE_EXHAUSTED` with a retry delay; nothing happened.

@@ -28,13 +28,19 @@ pub(crate) enum Exit {
     Timeout,
     /// A bound, a quota or the disk is full; nothing happened.
     Exhausted,
+    /// `rail check`: a threshold for a warning is passed.
+    Warning,
+    /// `rail check`: a critical threshold is passed.
+    Critical,
+    /// `rail check`: nobody knows.
+    NotKnown,
     /// Stopped from the keyboard.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only what starts children cleans up after Ctrl-C"))]
     Interrupted,
 }
 
 impl Exit {
-    /// All of them, with what they mean: for the help text.
+    /// All of them but those of `rail check`: for the help text.
     #[cfg(test)]
     const ALL: [Exit; 11] = [
         Exit::Ok,
@@ -63,6 +69,10 @@ impl Exit {
             Exit::Denied => 7,
             Exit::Timeout => 8,
             Exit::Exhausted => 9,
+            // What monitoring systems understand.
+            Exit::Warning => 1,
+            Exit::Critical => 2,
+            Exit::NotKnown => 3,
             Exit::Interrupted => 130,
         }
     }
@@ -76,7 +86,8 @@ impl From<Exit> for ExitCode {
 
 /// The table, for the end of `rail --help`.
 pub(crate) const TABLE: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 partly done, 4 not found, 5 conflict, \
-6 unavailable (nothing happened), 7 denied, 8 timeout (outcome unknown), 9 exhausted (full), 130 interrupted.";
+6 unavailable (nothing happened), 7 denied, 8 timeout (outcome unknown), 9 exhausted (full), 130 interrupted. `rail check`: 0 ok, 1 warning, 2 critical, 3 unknown. `rail diff`: \
+1 where something differs.";
 
 /// Why a command failed: what happened, and what to do next.
 #[derive(Debug)]
@@ -155,22 +166,24 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
             "see what is there with `rail queue ls`, or make it with `rail queue create`".to_owned()
         }
         Reason::MessageNotFound => "it is finished, or never was in this namespace; see `rail msg peek`".to_owned(),
+        Reason::TooLate => "it is with a receiver or has finished: see `rail msg get`".to_owned(),
+        Reason::NamespaceNotFound => "see which have defaults of their own with `rail namespace ls`".to_owned(),
         Reason::MemberNotFound => "see who is there with `rail cluster members`".to_owned(),
         Reason::ClusterUnsafe => "see how the members are with `rail cluster members`".to_owned(),
         Reason::QueueExists => format!("change it with `rail queue update {queue}`, or see `rail queue show {queue}`"),
         Reason::QueueClosed => format!("admit messages again with `rail queue reopen {queue}`"),
         Reason::Full => {
             let wait = refusal.retry_after.map_or_else(|| "later".to_owned(), |wait| format!("in {wait:?}"));
-            let bound = refusal.metadata.get("bound").map_or("max-depth", String::as_str).replace('_', "-");
-            format!("try again {wait}, let workers catch up, or raise it: `rail queue update {queue} --{bound} N`")
+            full(queue, refusal.metadata.get("bound").map_or("max_depth", String::as_str), &wait)
         }
         Reason::LeaseLost => "its lease is over and the work is somebody else's: receive again".to_owned(),
         Reason::DiskLow => "make room on the server's disk; deliveries and acks go on meanwhile".to_owned(),
-        Reason::RateLimited | Reason::SessionsFull => match refusal.retry_after {
+        Reason::RateLimited | Reason::SessionsFull | Reason::RequestIdsFull => match refusal.retry_after {
             Some(wait) => format!("try again in {wait:?}"),
             None => "try again later".to_owned(),
         },
         Reason::QueuesFull => "delete a queue that nobody uses: `rail queue ls`".to_owned(),
+        Reason::NamespacesFull => "take defaults that nobody needs back: `rail namespace ls`".to_owned(),
         Reason::RequestIdOld
         | Reason::SessionWindow
         | Reason::RequestIdReused
@@ -184,6 +197,23 @@ fn judge(error: &Error) -> (Exit, Option<String>) {
         Reason::None | Reason::Other(_) => return (exit_of(refusal), None),
     };
     (exit_of(refusal), Some(next))
+}
+
+/// What to do about a full queue.
+fn full(queue: &str, bound: &str, wait: &str) -> String {
+    match bound {
+        "dedup_ids" => format!("shorten how long they are remembered: `rail queue update {queue} --dedup-window 1h`"),
+        "shed" => format!(
+            "try again {wait}, give it a higher --priority, or change the rules: `rail queue update {queue} --shed`"
+        ),
+        "max_wait" => {
+            format!("try again {wait}, add workers, or allow more: `rail queue update {queue} --max-wait DURATION`")
+        }
+        bound => {
+            let flag = bound.replace('_', "-");
+            format!("try again {wait}, let workers catch up, or raise it: `rail queue update {queue} --{flag} N`")
+        }
+    }
 }
 
 /// The exit code of a refusal, by its status code: items of a list carry one too.
@@ -234,6 +264,9 @@ mod tests {
             (Code::AlreadyExists, Reason::QueueExists, Exit::Conflict),
             (Code::FailedPrecondition, Reason::QueueClosed, Exit::Conflict),
             (Code::FailedPrecondition, Reason::LeaseLost, Exit::Conflict),
+            (Code::FailedPrecondition, Reason::TooLate, Exit::Conflict),
+            (Code::NotFound, Reason::NamespaceNotFound, Exit::NotFound),
+            (Code::ResourceExhausted, Reason::RequestIdsFull, Exit::Exhausted),
             (Code::ResourceExhausted, Reason::Full, Exit::Exhausted),
             (Code::ResourceExhausted, Reason::DiskLow, Exit::Exhausted),
             (Code::ResourceExhausted, Reason::QueuesFull, Exit::Exhausted),

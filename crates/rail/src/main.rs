@@ -3,7 +3,8 @@
 //! - [`commands`]: a file for each noun; [`cli`]: the tree that clap reads;
 //! - `demo`: `rail demo`; `child`: processes that it and `rail bench --serve` start;
 //! - [`exit`]: exit codes and errors with a way out; [`output`] and [`view`]: what is printed; [`parse`], [`connect`]:
-//!   what is read.
+//!   what is read; [`settings`]: a queue's settings on the command line, in files and in print;
+//! - [`topology`]: queues and namespaces as a file says them, and how they differ from what is there.
 
 #[cfg(feature = "server")]
 mod child;
@@ -17,6 +18,8 @@ mod demo;
 mod exit;
 mod output;
 mod parse;
+mod settings;
+mod topology;
 mod view;
 
 use std::process::ExitCode;

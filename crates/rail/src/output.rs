@@ -119,6 +119,19 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How many letters must be changed, added or left out to make one word of another.
+pub(crate) fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let next = (corner + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
+            corner = std::mem::replace(&mut row[j + 1], next);
+        }
+    }
+    row[other.len()]
+}
+
 /// Text cut to `width` characters, line ends shown as spaces.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(width + 1).collect();
@@ -183,6 +196,15 @@ mod tests {
         assert_eq!(text, "name            orders\nmessages ready  12\n");
         let json = card_text(Format::Json, &PAIRS[0]).expect("text");
         assert!(json.starts_with("{\n"), "an object and no array: {json}");
+    }
+
+    #[test]
+    fn words_are_near_or_far() {
+        assert_eq!(distance("max_depth", "max_depth"), 0);
+        assert_eq!(distance("max_depth", "max_dept"), 1);
+        assert_eq!(distance("lease", "please"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
     }
 
     #[test]

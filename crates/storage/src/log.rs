@@ -1,5 +1,6 @@
 //! The Raft log of all groups: the interface.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -23,13 +24,27 @@ pub struct LogId {
     pub index: u64,
 }
 
-/// What a node has promised in elections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// What a node has promised in elections. The greater of two votes of one node is the later: in one term it votes for one
+/// candidate, and then follows whoever won.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Vote {
     /// The leader voted for.
     pub leader: LeaderId,
     /// Whether a quorum granted it.
     pub committed: bool,
+}
+
+impl Ord for Vote {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let rank = |vote: &Self| (vote.leader.term, vote.committed, vote.leader.node);
+        rank(self).cmp(&rank(other))
+    }
+}
+
+impl PartialOrd for Vote {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// What an entry carries. The bytes are the caller's; the log does not look inside.
@@ -139,4 +154,18 @@ pub(crate) fn check_consecutive(last: Option<LogId>, records: &[LogRecord]) -> R
         next = Some(index.saturating_add(1));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_vote_of_a_node_is_the_greater() {
+        let vote = |term, node, committed| Vote { leader: LeaderId { term, node }, committed };
+        // It votes for node 3, and node 1 wins; then for the next term.
+        let story = [vote(1, 2, true), vote(2, 3, false), vote(2, 1, true), vote(3, 1, false), vote(3, 1, true)];
+        assert!(story.is_sorted_by(|earlier, later| earlier < later), "a disk of a later vote would look rolled back");
+        assert!(None < Some(story[0]));
+    }
 }

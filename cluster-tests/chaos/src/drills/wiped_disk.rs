@@ -54,7 +54,10 @@ fn wipe(scene: &mut Scene, at: usize) -> anyhow::Result<()> {
     ensure!(new != old, "expected a new id after {old}");
     let most = Cell::new(0);
     scene.world.cluster.until_members("the old id to be gone and the new one to vote", |members| {
-        most.set(most.get().max(members.iter().filter(|member| member.votes()).count()));
+        // While the new id takes the old one's vote, a listing may name both: each is in one of the two sets of voters.
+        let takes_over = members.iter().any(|member| member.node == new && member.votes());
+        let votes = members.iter().filter(|member| member.votes() && !(takes_over && member.node == old));
+        most.set(most.get().max(votes.count()));
         members.len() == 3
             && members.iter().all(|member| member.votes() && member.alive && member.node != old)
             && members.iter().any(|member| member.node == new)

@@ -1,4 +1,4 @@
-//! Parts that stand or fall together.
+//! Parts that stand or fall together, or alone.
 
 use ticketrail_core::command::{Commit, Content, Enqueue, Extend, QueueRef, Settle, Verdict};
 use ticketrail_core::limits;
@@ -7,27 +7,38 @@ use ticketrail_proto::v1;
 
 use super::field::{self, at_most, duration_of_ms, timestamp_of_ms};
 use super::receive::lease;
-use super::{message, settle};
+use super::{cancel, message, settle};
 use crate::Settings;
-use crate::status::{FieldError, Refusal, part_field};
+use crate::status::{self, FieldError, Refusal, part_field};
 
-/// An atomic commit. What is wrong with a part is refused in its name, as `apply` would.
-pub(crate) fn commit(
-    settings: &Settings,
-    namespace: String,
-    settle: Vec<v1::SettlePart>,
-    enqueue: Vec<v1::EnqueuePart>,
-) -> Result<Commit, Refusal> {
+/// A commit, atomic unless its parts are independent. What is wrong with a part is refused in its name, as `apply` would; that
+/// refuses the whole also where parts are independent.
+pub(crate) fn commit(settings: &Settings, request: v1::CommitRequest) -> Result<Commit, Refusal> {
+    let v1::CommitRequest { request_id: _, namespace, settle, enqueue, cancel, independent, reschedule } = request;
     let namespace = field::namespace(namespace)?;
-    if settle.is_empty() && enqueue.is_empty() {
-        return Err(FieldError::new("settle", "expected parts in settle or enqueue, but got none").into());
+    if settle.is_empty() && cancel.is_empty() && reschedule.is_empty() && enqueue.is_empty() {
+        let reason = "expected parts in settle, cancel, reschedule or enqueue, but got none";
+        return Err(FieldError::new("settle", reason).into());
     }
     at_most("settle", "items", settle.len(), limits::BATCH)?;
+    at_most("cancel", "items", cancel.len(), limits::BATCH)?;
+    at_most("reschedule", "items", reschedule.len(), limits::BATCH)?;
     at_most("enqueue", "items", enqueue.len(), limits::BATCH)?;
-    let mut commit = Commit { atomic: true, auto_create: settings.auto_create, ..Commit::default() };
+    let mut commit = Commit { atomic: !independent, auto_create: settings.auto_create, ..Commit::default() };
     for (number, wire) in (0u32..).zip(settle) {
         let part = Part::Settle(number);
         commit.settle.push(settle_part(&part_field(part), wire).map_err(|e| Refusal::from(e).of_part(part))?);
+    }
+    settle::outputs("settle", &commit.settle)?;
+    for (number, wire) in (0u32..).zip(cancel) {
+        let part = Part::Cancel(number);
+        let target = cancel::target(&namespace, &part_field(part), wire).map_err(|e| Refusal::from(e).of_part(part))?;
+        commit.cancel.push(target);
+    }
+    for (number, wire) in (0u32..).zip(reschedule) {
+        let part = Part::Reschedule(number);
+        let new_time = cancel::new_time(&namespace, &part_field(part), wire);
+        commit.reschedule.push(new_time.map_err(|e| Refusal::from(e).of_part(part))?);
     }
     let single = enqueue.len() == 1;
     let mut bytes = 0;
@@ -83,7 +94,7 @@ fn number_of(queues: &mut Vec<QueueRef>, queue: QueueRef) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// What became of one settlement of a commit that happened.
+/// What became of one settlement of a commit that happened. Only where parts are independent it may be refused.
 pub(crate) fn settled_part(result: &SettleResult) -> Result<v1::SettledPart, Refusal> {
     use v1::settled_part::Outcome;
     let outcome = match &result.outcome {
@@ -99,7 +110,10 @@ pub(crate) fn settled_part(result: &SettleResult) -> Result<v1::SettledPart, Ref
             Outcome::Extended(v1::Extended { lease_remaining: Some(duration_of_ms(extended.remaining_ms)) })
         }
         Some(SettleOutcome::Purged(_)) => Outcome::Purged(v1::Purged {}),
-        Some(SettleOutcome::Rejected(_)) | None => return Err(Refusal::mismatch("the result of a settled part")),
+        Some(SettleOutcome::Expired(_)) => Outcome::Expired(v1::Expired {}),
+        Some(SettleOutcome::Dropped(_)) => Outcome::Dropped(v1::Dropped {}),
+        Some(SettleOutcome::Rejected(record)) => Outcome::Error(status::item(record)),
+        None => return Err(Refusal::mismatch("the result of a settled part")),
     };
     Ok(v1::SettledPart { outcome: Some(outcome) })
 }
@@ -127,7 +141,7 @@ mod tests {
     }
 
     fn ack() -> v1::SettlePart {
-        settle(Some(Wire::Ack(v1::Ack {})))
+        settle(Some(Wire::Ack(v1::Ack::default())))
     }
 
     fn enqueue(queue: &str, bytes: usize) -> v1::EnqueuePart {
@@ -136,7 +150,34 @@ mod tests {
     }
 
     fn parsed(settle: Vec<v1::SettlePart>, enqueue: Vec<v1::EnqueuePart>) -> Result<Commit, Refusal> {
-        commit(&Settings::default(), String::new(), settle, enqueue)
+        commit(&Settings::default(), v1::CommitRequest { settle, enqueue, ..Default::default() })
+    }
+
+    fn target(dedup_id: &str) -> v1::Target {
+        let key = v1::DedupKey { queue: "orders".into(), dedup_id: dedup_id.into() };
+        v1::Target { which: Some(v1::target::Which::Dedup(key)) }
+    }
+
+    #[test]
+    fn cancels_and_reschedules_are_parts_too() {
+        let new_time = |dedup_id| v1::NewTime { target: Some(target(dedup_id)), available: None };
+        let request = v1::CommitRequest {
+            namespace: "shop".into(),
+            cancel: vec![target("a"), target("b")],
+            reschedule: vec![new_time("c")],
+            independent: true,
+            ..Default::default()
+        };
+        let parsed = commit(&Settings::default(), request).unwrap();
+        assert!(!parsed.atomic);
+        assert_eq!((parsed.cancel.len(), parsed.reschedule.len()), (2, 1));
+        assert_eq!(parsed.cancel[0].queue.as_ref().map(|queue| queue.namespace.as_str()), Some("shop"));
+        let wrong = v1::CommitRequest { cancel: vec![target("a"), target("")], ..Default::default() };
+        let refusal = commit(&Settings::default(), wrong).unwrap_err();
+        assert_eq!(named(&refusal), ["cancel[1].dedup.dedup_id", "cancel", "1"]);
+        let wrong = v1::CommitRequest { reschedule: vec![new_time("")], ..Default::default() };
+        let refusal = commit(&Settings::default(), wrong).unwrap_err();
+        assert_eq!(named(&refusal), ["reschedule[0].target.dedup.dedup_id", "reschedule", "0"]);
     }
 
     /// The field, the part and its number that a refusal names.
@@ -161,7 +202,7 @@ mod tests {
         let failure = Failure { code: "c".into(), text: "t".into() };
         let verdicts: Vec<_> = commit.settle.iter().filter_map(|part| part.verdict.clone()).collect();
         let expected = [
-            Verdict::Ack(Ack {}),
+            Verdict::Ack(Ack::default()),
             Verdict::Retry(Retry { failure: Some(failure.clone()), delay_ms: Some(1_000) }),
             Verdict::Reject(failure),
             Verdict::Release(Release {}),
@@ -207,11 +248,15 @@ mod tests {
             parsed(vec![ack(); 1_001], vec![]),
             parsed(vec![], vec![enqueue("a", 0); 1_001]),
             parsed(vec![], vec![enqueue("a", 1 << 20); 5]),
-            commit(&Settings::default(), "no namespace".into(), vec![ack()], vec![]),
+            commit(
+                &Settings::default(),
+                v1::CommitRequest { namespace: "no namespace".into(), settle: vec![ack()], ..Default::default() },
+            ),
+            commit(&Settings::default(), v1::CommitRequest { cancel: vec![target("a"); 1_001], ..Default::default() }),
         ];
         let fields = rows.map(|row| named(&row.unwrap_err()).map(str::to_owned));
         let of = |field: &str| [field.to_owned(), String::new(), String::new()];
-        assert_eq!(fields, [of("settle"), of("settle"), of("enqueue"), of("enqueue"), of("namespace")]);
+        assert_eq!(fields, [of("settle"), of("settle"), of("enqueue"), of("enqueue"), of("namespace"), of("cancel")]);
         assert!(parsed(vec![ack(); 1_000], vec![enqueue("a", 0); 1_000]).is_ok());
     }
 }

@@ -50,15 +50,47 @@ pub(crate) fn lease_token(field: &str, bytes: Bytes) -> Result<Bytes, FieldError
 
 /// A request's id, and whether it is a repeat.
 pub(crate) fn request_id(id: Option<v1::RequestId>) -> Result<(Option<RequestId>, bool), FieldError> {
-    let Some(v1::RequestId { session, seq, acked_below, repeat }) = id else { return Ok((None, false)) };
+    let Some(v1::RequestId { session, seq, acked_below, repeat, token }) = id else { return Ok((None, false)) };
+    if !token.is_empty() {
+        if session != 0 || seq != 0 || acked_below != 0 {
+            let reason = "expected a token alone or a session's number, but got both";
+            return Err(FieldError::new("request_id.token", reason));
+        }
+        return Ok((Some(request_token(&token)?), repeat));
+    }
     if session == 0 {
-        return Err(FieldError::new("request_id.session", "expected a session as OpenSession gave it, but got 0"));
+        let reason = "expected a session as OpenSession gave it, or a token of 16 bytes, but got neither";
+        return Err(FieldError::new("request_id.session", reason));
     }
     if seq == 0 {
         return Err(FieldError::new("request_id.seq", "expected a number from 1 on, but got 0"));
     }
     // The fingerprint is the log's business: it is set where the request becomes one.
-    Ok((Some(RequestId { session, seq, acked_below, fingerprint: 0 }), repeat))
+    Ok((Some(RequestId { session, seq, acked_below, ..RequestId::default() }), repeat))
+}
+
+/// The id of a request without a session: 16 bytes, not all 0.
+pub(crate) fn request_token(token: &[u8]) -> Result<RequestId, FieldError> {
+    let wrong = |got: String| {
+        let reason =
+            format!("expected {} bytes such as those of a UUID, not all 0, but got {got}", limits::TOKEN_BYTES);
+        FieldError::new("request_id.token", reason)
+    };
+    let all: u128 = match <[u8; limits::TOKEN_BYTES]>::try_from(token) {
+        Ok(bytes) => u128::from_be_bytes(bytes),
+        Err(_) => return Err(wrong(format!("{} bytes", token.len()))),
+    };
+    if all == 0 {
+        return Err(wrong("zeros".to_owned()));
+    }
+    let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
+    Ok(RequestId { token_high: half(all >> 64), token_low: half(all), ..RequestId::default() })
+}
+
+/// A priority, 0 to 9.
+pub(crate) fn priority(field: &str, value: u32) -> Result<u8, FieldError> {
+    at_most(field, "as a priority", value, limits::PRIORITY_MAX.into())?;
+    Ok(u8::try_from(value).unwrap_or(limits::PRIORITY_MAX))
 }
 
 /// A text of at most `max` bytes.
@@ -283,12 +315,27 @@ mod tests {
 
     #[test]
     fn request_ids_start_at_1() {
-        let id = |session, seq| v1::RequestId { session, seq, acked_below: 1, repeat: true };
+        let id = |session, seq| v1::RequestId { session, seq, acked_below: 1, repeat: true, ..Default::default() };
         assert_eq!(request_id(None), Ok((None, false)));
-        let good = RequestId { session: 7, seq: 1, acked_below: 1, fingerprint: 0 };
+        let good = RequestId { session: 7, seq: 1, acked_below: 1, ..Default::default() };
         assert_eq!(request_id(Some(id(7, 1))), Ok((Some(good), true)));
         assert_eq!(request_id(Some(id(0, 1))).unwrap_err().field, "request_id.session");
         assert_eq!(request_id(Some(id(7, 0))).unwrap_err().field, "request_id.seq");
+    }
+
+    #[test]
+    fn a_request_without_a_session_has_16_bytes() {
+        let with = |token: &'static [u8]| v1::RequestId { token: token.into(), repeat: true, ..Default::default() };
+        let token = b"\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02";
+        let good = RequestId { token_high: 1, token_low: 2, ..Default::default() };
+        assert_eq!(request_id(Some(with(token))), Ok((Some(good), true)));
+        for (wrong, got) in [(&token[..15], "15 bytes"), (&[0; 16][..], "zeros"), (&[1; 17][..], "17 bytes")] {
+            let error = request_id(Some(with(wrong))).unwrap_err();
+            assert_eq!(error.field, "request_id.token");
+            assert!(error.reason.contains(got), "{}", error.reason);
+        }
+        let both = v1::RequestId { session: 7, seq: 1, ..with(token) };
+        assert_eq!(request_id(Some(both)).unwrap_err().field, "request_id.token");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ticketrail_core::command::{Commit, Content, Enqueue};
+use ticketrail_core::command::{Commit, Content, Enqueue, RetryPolicy};
 use ticketrail_core::query::{Clock, MessageState};
-use ticketrail_core::query::{DeadLetter, DeadReason, Delivery, FailureClass, FailureInfo, LeaseInfo, MessageInfo};
+use ticketrail_core::query::{
+    DeadLetter, DeadReason, Delivery, DoneInfo, FailureClass, FailureInfo, Filter, LeaseInfo, MessageInfo,
+};
 use ticketrail_core::reply::{EnqueueOutcome, EnqueueResult, Enqueued};
-use ticketrail_core::{MessageId, limits};
+use ticketrail_core::{MessageId, Timestamp, limits};
 use ticketrail_proto::v1;
 
 use super::field::{self, at_most, duration_of_ms, timestamp_of_ms};
@@ -38,17 +40,44 @@ pub(crate) fn enqueue(
 
 /// A message to enqueue, found in the field `at`.
 pub(crate) fn new_message(settings: &Settings, at: &str, message: v1::NewMessage) -> Result<Enqueue, FieldError> {
-    let v1::NewMessage { body, content_type, r#type, tags, headers, correlation_id, reply_to, available } = message;
+    let v1::NewMessage {
+        body,
+        content_type,
+        r#type,
+        tags,
+        headers,
+        correlation_id,
+        reply_to,
+        available,
+        group,
+        priority,
+        dedup_id,
+        ttl,
+        expires_at,
+        retry,
+        dead_letter_queue,
+    } = message;
     at_most(&format!("{at}.body"), "bytes", body.len(), settings.max_body_bytes)?;
     let short = |name: &str, text: String| field::text(&format!("{at}.{name}"), text, limits::FIELD_BYTES);
+    let key = |name: &str, text: String| field::text(&format!("{at}.{name}"), text, limits::ID_BYTES);
     let (delay_ms, deliver_at_ms) = match available {
         None => (0, 0),
-        Some(v1::new_message::Available::Delay(delay)) => {
-            (field::duration_ms(&format!("{at}.delay"), &delay, 0, limits::DELAY_MAX_MS)?, 0)
-        }
-        Some(v1::new_message::Available::DeliverAt(time)) => {
-            (0, field::timestamp_ms(&format!("{at}.deliver_at"), &time)?)
-        }
+        Some(v1::new_message::Available::Delay(delay)) => (self::delay(at, &delay)?, 0),
+        Some(v1::new_message::Available::DeliverAt(time)) => (0, deliver_at(at, &time)?),
+    };
+    let ttl_ms = match ttl {
+        Some(ttl) => field::duration_ms(&format!("{at}.ttl"), &ttl, 1, limits::TTL_MAX_MS)?,
+        None => 0,
+    };
+    let expires_at_ms = match expires_at {
+        // The first moment of 1970 stands for never.
+        Some(time) => field::timestamp_ms(&format!("{at}.expires_at"), &time)?.max(1),
+        None => 0,
+    };
+    let priority = priority.map(|priority| field::priority(&format!("{at}.priority"), priority)).transpose()?;
+    let dead_letter_queue = match dead_letter_queue {
+        none if none.is_empty() => none,
+        name => field::queue_name(&format!("{at}.dead_letter_queue"), name)?,
     };
     let content = Content {
         body,
@@ -59,7 +88,74 @@ pub(crate) fn new_message(settings: &Settings, at: &str, message: v1::NewMessage
         correlation_id: short("correlation_id", correlation_id)?,
         reply_to: short("reply_to", reply_to)?,
     };
-    Ok(Enqueue { queue: 0, message: Some(content), delay_ms, deliver_at_ms })
+    Ok(Enqueue {
+        queue: 0,
+        message: Some(content),
+        delay_ms,
+        deliver_at_ms,
+        group: key("group", group)?,
+        priority: priority.map(u32::from),
+        dedup_id: key("dedup_id", dedup_id)?,
+        ttl_ms,
+        expires_at_ms,
+        retry: retry.map(|retry| self::retry(&format!("{at}.retry"), &retry)).transpose()?,
+        dead_letter_queue,
+    })
+}
+
+/// The delay of what stands in the field `at`.
+pub(crate) fn delay(at: &str, wire: &prost_types::Duration) -> Result<u64, FieldError> {
+    field::duration_ms(&format!("{at}.delay"), wire, 0, limits::DELAY_MAX_MS)
+}
+
+/// The time of what stands in the field `at`.
+pub(crate) fn deliver_at(at: &str, wire: &prost_types::Timestamp) -> Result<u64, FieldError> {
+    field::timestamp_ms(&format!("{at}.deliver_at"), wire)
+}
+
+fn retry(at: &str, wire: &v1::RetryPolicy) -> Result<RetryPolicy, FieldError> {
+    let v1::RetryPolicy { max_attempts, backoff_base, backoff_cap } = wire;
+    if let Some(attempts) = *max_attempts {
+        at_most(&format!("{at}.max_attempts"), "attempts", attempts, limits::ATTEMPTS_MAX)?;
+    }
+    let duration = |name: &str, wire: &Option<prost_types::Duration>| {
+        let at = format!("{at}.{name}");
+        wire.as_ref().map(|wire| field::duration_ms(&at, wire, 1, limits::BACKOFF_MAX_MS)).transpose()
+    };
+    let backoff_base_ms = duration("backoff_base", backoff_base)?;
+    let backoff_cap_ms = duration("backoff_cap", backoff_cap)?;
+    if let (Some(base), Some(cap)) = (backoff_base_ms, backoff_cap_ms)
+        && cap < base
+    {
+        let reason = format!("expected at least backoff_base, {base} ms, but got {cap} ms");
+        return Err(FieldError::new(format!("{at}.backoff_cap"), reason));
+    }
+    Ok(RetryPolicy { max_attempts: *max_attempts, backoff_base_ms, backoff_cap_ms })
+}
+
+fn retry_to_wire(retry: RetryPolicy) -> v1::RetryPolicy {
+    let RetryPolicy { max_attempts, backoff_base_ms, backoff_cap_ms } = retry;
+    v1::RetryPolicy {
+        max_attempts,
+        backoff_base: backoff_base_ms.map(duration_of_ms),
+        backoff_cap: backoff_cap_ms.map(duration_of_ms),
+    }
+}
+
+/// Which messages a peek shows.
+pub(crate) fn filter(wire: Option<v1::PeekFilter>) -> Result<Filter, FieldError> {
+    let v1::PeekFilter { group, r#type, tags, priority, enqueued_until, min_failures } = wire.unwrap_or_default();
+    Ok(Filter {
+        group: field::text("filter.group", group, limits::ID_BYTES)?,
+        r#type: field::text("filter.type", r#type, limits::FIELD_BYTES)?,
+        tags: checked_tags("filter.tags", tags)?,
+        priority: priority.map(|priority| field::priority("filter.priority", priority)).transpose()?,
+        enqueued_until: match enqueued_until {
+            Some(time) => Some(Timestamp(field::timestamp_ms("filter.enqueued_until", &time)?)),
+            None => None,
+        },
+        min_failures,
+    })
 }
 
 fn checked_tags(at: &str, tags: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, FieldError> {
@@ -100,19 +196,47 @@ pub(crate) fn enqueued(enqueued: &Enqueued) -> Result<v1::Enqueued, Refusal> {
         message_id: id.to_string(),
         sequence: enqueued.place.sequence,
         available_at: Some(timestamp_of_ms(enqueued.available_at_ms)),
+        duplicate: enqueued.duplicate,
     })
 }
 
-/// A delivery for its receiver.
+/// A delivery for its receiver. One that is acked already has no lease.
 pub(crate) fn delivery(delivery: Delivery) -> v1::Delivery {
-    let Delivery { id, queue, content, enqueued_at, token, remaining_ms, receive_count, failures, dead_letter } =
-        delivery;
-    v1::Delivery {
-        message: Some(message(id, queue, content, enqueued_at.0, dead_letter)),
-        lease_token: token,
-        lease_remaining: Some(duration_of_ms(remaining_ms)),
+    let Delivery {
+        id,
+        queue,
+        content,
+        enqueued_at,
+        token,
+        remaining_ms,
         receive_count,
         failures,
+        dead_letter,
+        group,
+        priority,
+    } = delivery;
+    let said = Said { content, enqueued_at_ms: enqueued_at.0, dead_letter, group, priority };
+    v1::Delivery {
+        message: Some(message(id, queue, said)),
+        lease_remaining: (!token.is_empty()).then(|| duration_of_ms(remaining_ms)),
+        lease_token: token,
+        receive_count,
+        failures,
+    }
+}
+
+/// What came of a message that was acked.
+pub(crate) fn outcome(done: DoneInfo) -> v1::Outcome {
+    let DoneInfo { id, queue, finished_at, kept_until, output, receive_count, worker } = done;
+    v1::Outcome {
+        message_id: id.to_string(),
+        namespace: queue.namespace,
+        queue: queue.name,
+        finished_at: Some(timestamp_of_ms(finished_at.0)),
+        kept_until: Some(timestamp_of_ms(kept_until.0)),
+        output,
+        receive_count,
+        worker,
     }
 }
 
@@ -131,10 +255,17 @@ pub(crate) fn message_info(info: MessageInfo, clock: &Clock) -> v1::MessageInfo 
         lease,
         dead_letter,
         history,
+        group,
+        line,
+        dedup_id,
+        expires_at,
+        retry,
+        dead_letter_queue,
     } = info;
     let size_bytes = content.size();
+    let said = Said { content, enqueued_at_ms: enqueued_at.0, dead_letter, group, priority: place.priority };
     v1::MessageInfo {
-        message: Some(message(id, queue, content, enqueued_at.0, dead_letter)),
+        message: Some(message(id, queue, said)),
         state: state_to_wire(state).into(),
         sequence: place.sequence,
         size_bytes,
@@ -143,6 +274,11 @@ pub(crate) fn message_info(info: MessageInfo, clock: &Clock) -> v1::MessageInfo 
         due_at: due.map(|due| timestamp_of_ms(due.0)),
         lease: lease.map(|lease| lease_to_wire(lease, clock)),
         history: history.into_iter().map(failure).collect(),
+        line,
+        dedup_id,
+        expires_at: expires_at.map(|at| timestamp_of_ms(at.0)),
+        retry: retry.map(retry_to_wire),
+        dead_letter_queue,
     }
 }
 
@@ -166,13 +302,17 @@ pub(crate) fn fitting(messages: &[MessageInfo], max: usize) -> usize {
         .count()
 }
 
-fn message(
-    id: MessageId,
-    queue: ticketrail_core::command::QueueRef,
+/// What is told of a message wherever it is shown.
+struct Said {
     content: Content,
     enqueued_at_ms: u64,
     dead_letter: Option<DeadLetter>,
-) -> v1::Message {
+    group: String,
+    priority: u8,
+}
+
+fn message(id: MessageId, queue: ticketrail_core::command::QueueRef, said: Said) -> v1::Message {
+    let Said { content, enqueued_at_ms, dead_letter, group, priority } = said;
     let Content { body, content_type, r#type, tags, headers, correlation_id, reply_to } = content;
     v1::Message {
         id: id.to_string(),
@@ -187,6 +327,8 @@ fn message(
         correlation_id,
         reply_to,
         dead_letter: dead_letter.map(dead_letter_to_wire),
+        group,
+        priority: priority.into(),
     }
 }
 
@@ -195,6 +337,8 @@ fn dead_letter_to_wire(dead: DeadLetter) -> v1::DeadLetter {
     let reason = match reason {
         DeadReason::Attempts => v1::DeadReason::Attempts,
         DeadReason::Rejected => v1::DeadReason::Rejected,
+        DeadReason::Expired => v1::DeadReason::Expired,
+        DeadReason::Group => v1::DeadReason::Group,
     };
     v1::DeadLetter {
         source_namespace: source.namespace,
@@ -266,6 +410,64 @@ mod tests {
         Ok(commit.enqueue[0].clone())
     }
 
+    fn seconds(seconds: i64) -> Option<prost_types::Duration> {
+        Some(prost_types::Duration { seconds, nanos: 0 })
+    }
+
+    fn retrying(
+        max_attempts: Option<u32>,
+        backoff_base: Option<prost_types::Duration>,
+        backoff_cap: Option<prost_types::Duration>,
+    ) -> v1::NewMessage {
+        let retry = Some(v1::RetryPolicy { max_attempts, backoff_base, backoff_cap });
+        v1::NewMessage { retry, ..message() }
+    }
+
+    #[test]
+    fn what_a_message_says_of_its_life_goes_in() {
+        let wire = v1::NewMessage {
+            group: "g".into(),
+            priority: Some(0),
+            dedup_id: "d".into(),
+            ttl: Some(prost_types::Duration { seconds: 1, nanos: 1 }),
+            expires_at: Some(prost_types::Timestamp { seconds: 5, nanos: 0 }),
+            dead_letter_queue: "morgue".into(),
+            ..retrying(Some(0), seconds(1), seconds(2))
+        };
+        let part = one(wire).unwrap();
+        assert_eq!((part.group.as_str(), part.dedup_id.as_str()), ("g", "d"));
+        assert_eq!((part.priority, part.ttl_ms, part.expires_at_ms), (Some(0), 1_001, 5_000));
+        assert_eq!(part.dead_letter_queue, "morgue");
+        let retry = RetryPolicy { max_attempts: Some(0), backoff_base_ms: Some(1_000), backoff_cap_ms: Some(2_000) };
+        assert_eq!(part.retry, Some(retry));
+        assert_eq!(retry_to_wire(retry).backoff_cap, seconds(2));
+        let plain = one(message()).unwrap();
+        assert_eq!((plain.priority, plain.ttl_ms, plain.expires_at_ms, plain.retry), (None, 0, 0, None));
+    }
+
+    #[test]
+    fn a_filter_goes_in_and_has_limits() {
+        assert_eq!(filter(None).unwrap(), Filter::default());
+        let wire = v1::PeekFilter {
+            group: "g".into(),
+            r#type: "t".into(),
+            tags: pairs(["a".into()], "b"),
+            priority: Some(9),
+            enqueued_until: Some(prost_types::Timestamp { seconds: 2, nanos: 0 }),
+            min_failures: 3,
+        };
+        let filter = filter(Some(wire)).unwrap();
+        assert_eq!((filter.priority, filter.enqueued_until, filter.min_failures), (Some(9), Some(Timestamp(2_000)), 3));
+        assert_eq!(filter.tags["a"], "b");
+        for (wire, field) in [
+            (v1::PeekFilter { priority: Some(10), ..Default::default() }, "filter.priority"),
+            (v1::PeekFilter { group: "g".repeat(257), ..Default::default() }, "filter.group"),
+            (v1::PeekFilter { tags: pairs([String::new()], ""), ..Default::default() }, "filter.tags"),
+        ] {
+            assert_eq!(super::filter(Some(wire)).unwrap_err().field, field);
+        }
+    }
+
     fn pairs(names: impl IntoIterator<Item = String>, value: &str) -> BTreeMap<String, String> {
         names.into_iter().map(|name| (name, value.to_owned())).collect()
     }
@@ -321,6 +523,21 @@ mod tests {
             (v1::NewMessage { available: delay(-1), ..message() }, "messages[0].delay", "-1"),
             (v1::NewMessage { available: delay(366 * 86_400 + 1), ..message() }, "messages[0].delay", "366 d"),
             (v1::NewMessage { available: at(-1), ..message() }, "messages[0].deliver_at", "-1"),
+            (v1::NewMessage { group: long(), ..message() }, "messages[0].group", "257"),
+            (v1::NewMessage { dedup_id: long(), ..message() }, "messages[0].dedup_id", "257"),
+            (v1::NewMessage { priority: Some(10), ..message() }, "messages[0].priority", "10"),
+            (v1::NewMessage { ttl: seconds(0), ..message() }, "messages[0].ttl", "0 s"),
+            (v1::NewMessage { ttl: seconds(366 * 86_400 + 1), ..message() }, "messages[0].ttl", "366 d"),
+            (
+                v1::NewMessage { expires_at: Some(prost_types::Timestamp { seconds: -1, nanos: 0 }), ..message() },
+                "messages[0].expires_at",
+                "-1",
+            ),
+            (v1::NewMessage { dead_letter_queue: "a b".into(), ..message() }, "messages[0].dead_letter_queue", "' '"),
+            (retrying(Some(101), None, None), "messages[0].retry.max_attempts", "101"),
+            (retrying(None, seconds(0), None), "messages[0].retry.backoff_base", "0 s"),
+            (retrying(None, None, seconds(86_401)), "messages[0].retry.backoff_cap", "86401 s"),
+            (retrying(None, seconds(5), seconds(4)), "messages[0].retry.backoff_cap", "4000 ms"),
         ];
         for (wire, field, value) in rows {
             let error = one(wire).unwrap_err();

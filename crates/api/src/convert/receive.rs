@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ticketrail_core::command::Receive;
+use ticketrail_core::command::{QueueRef, Receive};
 use ticketrail_core::limits;
 use ticketrail_proto::v1;
 
@@ -11,33 +11,65 @@ use crate::status::FieldError;
 
 /// A receive, and how long it waits for a first message.
 pub(crate) fn receive(request: v1::ReceiveRequest) -> Result<(Receive, Duration), FieldError> {
-    let v1::ReceiveRequest { request_id: _, namespace, queue, max_messages, max_bytes, wait, lease, worker } = request;
+    let v1::ReceiveRequest {
+        request_id: _,
+        namespace,
+        queue,
+        max_messages,
+        max_bytes,
+        wait,
+        lease,
+        worker,
+        more_queues,
+        auto_ack,
+    } = request;
     at_most("max_bytes", "bytes", max_bytes, limits::BATCH_BYTES as u64)?;
     let wait_ms = match wait {
         Some(wait) => field::duration_ms("wait", &wait, 0, limits::WAIT_MAX_MS)?,
         None => limits::WAIT_DEFAULT_MS,
     };
     let receive = Receive {
-        queues: vec![field::queue(namespace, queue)?],
+        queues: queues("", namespace, queue, more_queues)?,
         max: field::count("max_messages", max_messages, 1, limits::BATCH)?,
         max_bytes,
         lease_ms: self::lease("lease", lease)?,
         worker: field::text("worker", worker, limits::FIELD_BYTES)?,
+        auto_ack,
     };
     Ok((receive, Duration::from_millis(wait_ms)))
 }
 
 /// What a `Consume` stream receives; `max` is that of one response.
 pub(crate) fn start(start: v1::ConsumeStart) -> Result<Receive, FieldError> {
-    let v1::ConsumeStart { namespace, queue, lease, worker, max_batch } = start;
+    let v1::ConsumeStart { namespace, queue, lease, worker, max_batch, more_queues, auto_ack } = start;
     let most = u32::try_from(limits::BATCH).unwrap_or(u32::MAX);
     Ok(Receive {
-        queues: vec![field::queue(namespace, queue)?],
+        queues: queues("start.", namespace, queue, more_queues)?,
         max: field::count("start.max_batch", max_batch, most, limits::BATCH)?,
         max_bytes: 0,
         lease_ms: self::lease("start.lease", lease)?,
         worker: field::text("start.worker", worker, limits::FIELD_BYTES)?,
+        auto_ack,
     })
+}
+
+/// The queues of a receive, each once, in order of preference.
+fn queues(at: &str, namespace: String, queue: String, more_queues: Vec<String>) -> Result<Vec<QueueRef>, FieldError> {
+    let most = limits::RECEIVE_QUEUES.saturating_sub(1);
+    at_most(&format!("{at}more_queues"), "queues", more_queues.len(), most)?;
+    let first = field::queue(namespace, queue)?;
+    let mut queues = vec![first.clone()];
+    for (number, name) in more_queues.into_iter().enumerate() {
+        let at = format!("{at}more_queues[{number}]");
+        let name = field::queue_name(&at, name)?;
+        let queue = QueueRef { name, ..first.clone() };
+        if queues.contains(&queue) {
+            let reason = format!("expected each queue once, but {:?} is there twice", queue.name);
+            return Err(FieldError::new(at, reason));
+        }
+        queues.push(queue);
+    }
+    Ok(queues)
 }
 
 /// A lease in milliseconds; absent: 0, the queue's.
@@ -86,6 +118,29 @@ mod tests {
             assert_eq!(error.field, field);
             assert!(error.reason.contains(value), "{field}: {}", error.reason);
         }
+    }
+
+    #[test]
+    fn several_queues_stand_in_order_and_each_once() {
+        let with = |names: &[&str]| v1::ReceiveRequest {
+            namespace: "shop".into(),
+            more_queues: names.iter().map(|name| (*name).to_owned()).collect(),
+            auto_ack: true,
+            ..request()
+        };
+        let (receive, _) = super::receive(with(&["mail", "reports"])).unwrap();
+        let names: Vec<_> = receive.queues.iter().map(|queue| (&*queue.namespace, &*queue.name)).collect();
+        assert_eq!(names, [("shop", "orders"), ("shop", "mail"), ("shop", "reports")]);
+        assert!(receive.auto_ack);
+        assert_eq!(super::receive(with(&["mail", "orders"])).unwrap_err().field, "more_queues[1]");
+        assert_eq!(super::receive(with(&["a b"])).unwrap_err().field, "more_queues[0]");
+        let error = super::receive(with(&["q"; 16])).unwrap_err();
+        assert_eq!(
+            (error.field.as_str(), error.reason.as_str()),
+            ("more_queues", "expected at most 15 queues, but got 16")
+        );
+        let start = v1::ConsumeStart { queue: "a".into(), more_queues: vec!["a".into()], ..Default::default() };
+        assert_eq!(super::start(start).unwrap_err().field, "start.more_queues[0]");
     }
 
     #[test]

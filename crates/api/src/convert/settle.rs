@@ -5,7 +5,7 @@ use ticketrail_core::limits;
 use ticketrail_core::reply::{SettleOutcome, SettleResult};
 use ticketrail_proto::v1;
 
-use super::field::{self, duration_of_ms, timestamp_of_ms};
+use super::field::{self, at_most, duration_of_ms, timestamp_of_ms};
 use super::receive::lease;
 use crate::status::{self, FieldError, Refusal};
 
@@ -13,7 +13,18 @@ use crate::status::{self, FieldError, Refusal};
 pub(crate) fn settle(settlements: Vec<v1::Settlement>) -> Result<Commit, FieldError> {
     field::batch("settlements", settlements.len())?;
     let parts = settlements.into_iter().enumerate().map(|(at, part)| settlement(&format!("settlements[{at}]"), part));
-    Ok(commit(parts.collect::<Result<_, _>>()?))
+    let parts: Vec<Settle> = parts.collect::<Result<_, _>>()?;
+    outputs("settlements", &parts)?;
+    Ok(commit(parts))
+}
+
+/// Refuses outputs that are too much together.
+pub(crate) fn outputs(field: &str, parts: &[Settle]) -> Result<(), FieldError> {
+    let output = |part: &Settle| match &part.verdict {
+        Some(Verdict::Ack(ack)) => ack.output.len(),
+        Some(Verdict::Retry(_) | Verdict::Reject(_) | Verdict::Release(_) | Verdict::Extend(_)) | None => 0,
+    };
+    at_most(field, "bytes of outputs together", parts.iter().map(output).sum(), limits::BATCH_BYTES)
 }
 
 /// Extensions as a commit of its parts.
@@ -32,7 +43,10 @@ pub(crate) fn settlement(at: &str, part: v1::Settlement) -> Result<Settle, Field
     let v1::Settlement { lease_token, verdict } = part;
     let token = field::lease_token(&format!("{at}.lease_token"), lease_token)?;
     let verdict = match verdict {
-        Some(v1::settlement::Verdict::Ack(v1::Ack {})) => Verdict::Ack(Ack {}),
+        Some(v1::settlement::Verdict::Ack(v1::Ack { output })) => {
+            at_most(&format!("{at}.ack.output"), "bytes", output.len(), limits::OUTPUT_BYTES)?;
+            Verdict::Ack(Ack { output })
+        }
         Some(v1::settlement::Verdict::Retry(v1::Retry { code, text, delay })) => {
             let at = format!("{at}.retry");
             let delay_ms = match delay {
@@ -78,6 +92,8 @@ pub(crate) fn settle_result(result: &SettleResult) -> Result<v1::SettleResult, R
         }
         Some(SettleOutcome::Readied(_)) => Outcome::Readied(v1::Readied {}),
         Some(SettleOutcome::Purged(_)) => Outcome::Purged(v1::Purged {}),
+        Some(SettleOutcome::Expired(_)) => Outcome::Expired(v1::Expired {}),
+        Some(SettleOutcome::Dropped(_)) => Outcome::Dropped(v1::Dropped {}),
         Some(SettleOutcome::Rejected(record)) => Outcome::Error(status::item(record)),
         Some(SettleOutcome::Extended(_)) | None => return Err(Refusal::mismatch("a settlement's result")),
     };
@@ -97,7 +113,9 @@ pub(crate) fn extend_result(result: &SettleResult) -> Result<v1::ExtendResult, R
             | SettleOutcome::DeadLettered(_)
             | SettleOutcome::Delayed(_)
             | SettleOutcome::Readied(_)
-            | SettleOutcome::Purged(_),
+            | SettleOutcome::Purged(_)
+            | SettleOutcome::Expired(_)
+            | SettleOutcome::Dropped(_),
         )
         | None => return Err(Refusal::mismatch("an extension's result")),
     };
@@ -128,7 +146,9 @@ mod tests {
     #[test]
     fn each_verdict_goes_in() {
         let why = || Failure { code: "c".into(), text: "t".into() };
-        assert_eq!(one(Wire::Ack(v1::Ack {})).unwrap().verdict, Some(Verdict::Ack(Ack {})));
+        let ack = |output: &'static [u8]| one(Wire::Ack(v1::Ack { output: output.into() }));
+        assert_eq!(ack(b"").unwrap().verdict, Some(Verdict::Ack(Ack::default())));
+        assert_eq!(ack(b"42").unwrap().verdict, Some(Verdict::Ack(Ack { output: Bytes::from_static(b"42") })));
         assert_eq!(one(Wire::Release(v1::Release {})).unwrap().verdict, Some(Verdict::Release(Release {})));
         let reject = v1::Reject { code: "c".into(), text: "t".into() };
         assert_eq!(one(Wire::Reject(reject)).unwrap().verdict, Some(Verdict::Reject(why())));
@@ -153,6 +173,7 @@ mod tests {
             (retry(0, 0, seconds(366 * 86_400 + 1)), "settlements[0].retry.delay"),
             (reject(257, 0), "settlements[0].reject.code"),
             (reject(0, 513), "settlements[0].reject.text"),
+            (Wire::Ack(v1::Ack { output: vec![0; (64 << 10) + 1].into() }), "settlements[0].ack.output"),
         ];
         for (wire, field) in rows {
             assert_eq!(one(wire).unwrap_err().field, field);
@@ -163,7 +184,13 @@ mod tests {
     #[test]
     fn lists_tokens_and_verdicts_are_checked() {
         assert_eq!(settle(vec![]).unwrap_err().field, "settlements");
-        let ack = || v1::Settlement { lease_token: token(), verdict: Some(Wire::Ack(v1::Ack {})) };
+        let ack = || v1::Settlement { lease_token: token(), verdict: Some(Wire::Ack(v1::Ack::default())) };
+        let large = || {
+            let output = vec![0; 64 << 10].into();
+            v1::Settlement { verdict: Some(Wire::Ack(v1::Ack { output })), ..ack() }
+        };
+        assert!(settle(vec![large(); 64]).is_ok());
+        assert_eq!(settle(vec![large(); 65]).unwrap_err().field, "settlements");
         assert_eq!(settle(vec![ack(); 1_001]).unwrap_err().field, "settlements");
         assert_eq!(settle(vec![ack(); 1_000]).unwrap().settle.len(), 1_000);
         let none = v1::Settlement { verdict: None, ..ack() };

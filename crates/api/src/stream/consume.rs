@@ -164,11 +164,13 @@ impl Consuming {
             self.credits -= reserved;
             self.reserved += reserved;
             let receive = Receive { max: reserved, ..started.clone() };
-            let auto_create = self.api.settings.auto_create;
-            let (handle, stamp) = (self.api.handle.clone(), Arc::clone(&self.stamp));
+            let (api, stamp) = (self.api.clone(), Arc::clone(&self.stamp));
             self.receives.push(Box::pin(async move {
+                // Where this node cannot tell, the receive will say why.
+                let auto_create =
+                    api.waits_for_queues(&receive, CALL_TIMEOUT).await.unwrap_or(api.settings.auto_create);
                 let call = ReceiveCall { receive, id: None, repeat: false, wait: WAIT, auto_create };
-                let result = handle.receive(call).await;
+                let result = api.handle.receive(call).await;
                 Received { reserved, stamp: stamp.load(Ordering::Relaxed), result }
             }));
         }

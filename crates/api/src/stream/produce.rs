@@ -104,7 +104,7 @@ impl Producing {
 
     /// Takes a request in. Errors where it breaks the protocol.
     fn take(&mut self, request: v1::ProduceRequest) -> Result<(), FieldError> {
-        let v1::ProduceRequest { request_id, namespace, queue, messages } = request;
+        let v1::ProduceRequest { request_id, namespace, queue, messages, all_or_nothing } = request;
         let name = name(request_id)?;
         if !namespace.is_empty() {
             self.namespace = field::namespace(namespace)?;
@@ -117,7 +117,8 @@ impl Producing {
         }
         let command = message::enqueue(&self.api.settings, self.namespace.clone(), self.queue.clone(), messages);
         self.in_flight.push(match command {
-            Ok(command) => {
+            Ok(mut command) => {
+                command.atomic = all_or_nothing;
                 let sizes = command.enqueue.iter().filter_map(|part| part.message.as_ref()).map(|m| m.size());
                 let bytes = usize::try_from(sizes.sum::<u64>()).unwrap_or(usize::MAX);
                 self.bytes += bytes;
@@ -165,13 +166,14 @@ fn outcome(asked: usize, committed: Committed) -> Result<v1::produce_response::O
     })
 }
 
-/// The results as one, where all messages stand one behind the other and are ready at the same time.
+/// The results as one, where all messages stand one behind the other, with one priority, ready at the same time, and none is
+/// a duplicate.
 fn range(results: &[EnqueueResult]) -> Option<v1::EnqueuedRange> {
     let enqueued = |result: &EnqueueResult| match &result.outcome {
         Some(EnqueueOutcome::Enqueued(enqueued)) => Some(*enqueued),
         Some(EnqueueOutcome::Rejected(_)) | None => None,
     };
-    let first = enqueued(results.first()?)?;
+    let first = enqueued(results.first()?).filter(|first| !first.duplicate)?;
     for (result, n) in results.iter().zip(0..) {
         let mut expected = first;
         expected.place.sequence = first.place.sequence.checked_add(n)?;
@@ -196,7 +198,14 @@ mod tests {
 
     fn at(lane: u32, sequence: u64, available_at_ms: u64) -> EnqueueResult {
         let place = PlaceRecord { queue: 7, lane, sequence };
-        EnqueueResult { outcome: Some(EnqueueOutcome::Enqueued(Enqueued { place, available_at_ms })) }
+        let enqueued = Enqueued { place, available_at_ms, duplicate: false };
+        EnqueueResult { outcome: Some(EnqueueOutcome::Enqueued(enqueued)) }
+    }
+
+    fn duplicate(sequence: u64) -> EnqueueResult {
+        let place = PlaceRecord { queue: 7, lane: 4, sequence };
+        let enqueued = Enqueued { place, available_at_ms: 1, duplicate: true };
+        EnqueueResult { outcome: Some(EnqueueOutcome::Enqueued(enqueued)) }
     }
 
     #[test]
@@ -217,15 +226,19 @@ mod tests {
             vec![at(4, 10, 1), at(4, 12, 1)],
             vec![at(4, 10, 1), at(4, 11, 2)],
             vec![at(4, 10, 1), at(20, 11, 1)],
+            vec![at(4, 10, 1), at(9, 11, 1)],
+            vec![duplicate(10)],
+            vec![duplicate(10), duplicate(11)],
+            vec![at(4, 10, 1), duplicate(11)],
         ] {
             assert_eq!(range(&others), None, "{others:?}");
         }
         let Ok(v1::produce_response::Outcome::Results(each)) =
-            outcome(2, Committed { enqueued: vec![at(4, 10, 1), at(4, 12, 1)], settled: vec![] })
+            outcome(2, Committed { enqueued: vec![at(4, 10, 1), at(4, 12, 1)], ..Default::default() })
         else {
             panic!("expected a result for each")
         };
         assert_eq!(each.results.len(), 2);
-        assert!(outcome(3, Committed { enqueued: vec![at(4, 10, 1); 2], settled: vec![] }).is_err());
+        assert!(outcome(3, Committed { enqueued: vec![at(4, 10, 1); 2], ..Default::default() }).is_err());
     }
 }

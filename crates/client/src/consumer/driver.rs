@@ -18,6 +18,8 @@ use crate::{Client, Error, settle, wire};
 
 /// Settlements or extensions of one request.
 const BATCH: usize = 1_000;
+/// Bytes of settlements at which a request of them is closed.
+const BATCH_BYTES: usize = 1 << 20;
 /// A stream on which nothing is said is given a stamp so often at the latest: so much too early a lease may seem to end.
 const STAMP_EVERY: Duration = Duration::from_secs(5);
 /// And no more often than this.
@@ -210,7 +212,13 @@ impl Driver {
     /// Makes requests of all that was left, so that their time begins.
     fn ask(&mut self) {
         while !self.settles.is_empty() {
-            let rest = self.settles.split_off(self.settles.len().min(BATCH));
+            let mut bytes = 0;
+            let fitting = |settle: &&Settle| {
+                bytes += settle::said(&settle.settlement);
+                bytes <= BATCH_BYTES
+            };
+            let count = self.settles.iter().take(BATCH).take_while(fitting).count().max(1);
+            let rest = self.settles.split_off(count);
             let list = std::mem::replace(&mut self.settles, rest);
             self.requests.add(self.client.reading(), Work::Settle(list));
         }

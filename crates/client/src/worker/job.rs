@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::{PAUSE, PAUSE_MAX, Task, TaskError};
+use super::{Output, PAUSE, PAUSE_MAX, Task, TaskError};
 use crate::error::Reason;
 use crate::receive::Delivery;
 
@@ -33,6 +33,8 @@ pub(super) enum Ended {
 /// How long the code and the text of a failure may be, in bytes.
 const CODE: usize = 256;
 const TEXT: usize = 512;
+/// How long an output may be, in bytes.
+const OUTPUT: usize = 64 << 10;
 /// The pause after an extension that was not made, and the least between two.
 const LEAST: Duration = Duration::from_millis(100);
 
@@ -57,7 +59,7 @@ impl Job {
     /// Waits for a place, has the message handled, and settles it.
     pub(super) async fn run<F>(self, handle: impl FnOnce(Task) -> F) -> Ended
     where
-        F: Future<Output = Result<(), TaskError>>,
+        F: Future<Output = Result<Output, TaskError>>,
     {
         let Self { mut delivery, lease, slots, mut phases } = self;
         let draining = phases.clone();
@@ -80,7 +82,12 @@ impl Job {
             never = keep(&mut delivery, lease) => match never {},
         };
         match handled {
-            Some(Ok(())) => settled(Ended::Acked, delivery.ack().await),
+            Some(Ok(Output(output))) if output.len() > OUTPUT => {
+                let text =
+                    format!("expected an output of at most {OUTPUT} bytes, but the handler gave {}", output.len());
+                settled(Ended::Rejected, delivery.reject("OUTPUT", text).await)
+            }
+            Some(Ok(Output(output))) => settled(Ended::Acked, delivery.ack_with(output).await),
             Some(Err(TaskError::Retry { code, text, delay })) => {
                 settled(Ended::Retried, delivery.retry(cut(code, CODE), cut(text, TEXT), delay).await)
             }

@@ -161,7 +161,7 @@ impl Server {
                 } else {
                     let sequence = inner.put(message.body.clone());
                     let message_id = format!("1.1.m4.{sequence}");
-                    v1::enqueue_result::Outcome::Enqueued(v1::Enqueued { message_id, sequence, available_at: None })
+                    v1::enqueue_result::Outcome::Enqueued(v1::Enqueued { message_id, sequence, ..Default::default() })
                 };
                 results.push(v1::EnqueueResult { outcome: Some(outcome) });
             }
@@ -425,7 +425,7 @@ impl QueueService for Server {
         for message in request.into_inner().messages {
             let sequence = self.lock().put(message.body);
             let message_id = format!("1.1.m4.{sequence}");
-            let outcome = Outcome::Enqueued(v1::Enqueued { message_id, sequence, available_at: None });
+            let outcome = Outcome::Enqueued(v1::Enqueued { message_id, sequence, ..Default::default() });
             results.push(v1::EnqueueResult { outcome: Some(outcome) });
         }
         Ok(self.answer(v1::EnqueueResponse { commit: None, results }))
@@ -448,6 +448,14 @@ impl QueueService for Server {
     }
 
     async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn cancel(&self, _: Request<v1::CancelRequest>) -> Result<Response<v1::CancelResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn reschedule(&self, _: Request<v1::RescheduleRequest>) -> Result<Response<v1::RescheduleResponse>, Status> {
         Err(Status::unimplemented("not in these tests"))
     }
 }

@@ -123,7 +123,7 @@ async fn a_handler_that_does_not_end_in_time_is_dropped_and_its_message_released
         let started = Arc::clone(&started);
         move |_: Task| {
             started.fetch_add(1, Ordering::SeqCst);
-            std::future::pending()
+            std::future::pending::<Result<(), TaskError>>()
         }
     };
     let worker = server.client().queue("orders").worker().drain(Duration::from_millis(20));

@@ -196,7 +196,8 @@ impl Image {
                     image.parks.insert((number(key, 1)?, number(key, 0)?));
                 }
                 b'a' => {
-                    image.drains.insert(group(key, 0)?);
+                    let drain: crate::records::DrainRecord = read(key, value)?;
+                    image.drains.insert((drain.queue, drain.group));
                 }
                 b'd' => {
                     let (queue, id) = key.get(1..).and_then(|key| key.split_first_chunk::<8>()).ok_or("a short key")?;

@@ -1,5 +1,6 @@
 //! `CreateQueue`, and the queues that come to be by their first enqueue or move.
 
+use super::bounds::{self, Newcomers};
 use super::{check_name, settings};
 use crate::command::{CreateQueue, QueueRef, QueueSettings};
 use crate::ids::QueueId;
@@ -24,12 +25,21 @@ pub(crate) fn run(txn: &mut Txn<'_>, command: &CreateQueue) -> Result<Result<Ans
     Ok(create(txn, name, settings).map(|id| Answered::QueueChanged(QueueChanged { queue: id.0 })))
 }
 
-/// Makes a queue whose name is free, by its first enqueue, unless its namespace forbids that.
-pub(crate) fn by_enqueue(txn: &mut Txn<'_>, name: &QueueRef) -> Result<Result<QueueId, Rejection>, Fault> {
-    match namespace::defaults(txn, &name.namespace)? {
-        (defaults, true) => Ok(create(txn, name, defaults)),
-        (_, false) => Ok(Err(Rejection::QueueNotFound(name.into()))),
+/// Makes a queue whose name is free, by its first enqueue, unless its namespace forbids that, or it would not take what
+/// is to be enqueued.
+pub(crate) fn by_enqueue(
+    txn: &mut Txn<'_>,
+    name: &QueueRef,
+    newcomers: Newcomers,
+) -> Result<Result<QueueId, Rejection>, Fault> {
+    let (settings, true) = namespace::defaults(txn, &name.namespace)? else {
+        return Ok(Err(Rejection::QueueNotFound(name.into())));
+    };
+    let config = ConfigRecord { name: name.clone(), settings, ..ConfigRecord::default() };
+    if let Some(full) = bounds::passed(&config, &QueueRecord::new(), newcomers) {
+        return Ok(Err(Rejection::Full(full)));
     }
+    Ok(create(txn, name, config.settings))
 }
 
 fn create(txn: &mut Txn<'_>, name: &QueueRef, settings: QueueSettings) -> Result<QueueId, Rejection> {

@@ -26,13 +26,16 @@ pub(crate) fn run(
 ) -> Result<Result<Enqueued, Rejection>, Fault> {
     let name = usize::try_from(part.queue).ok().and_then(|index| queues.get(index));
     let content = match check(part, txn.header.cluster_ms) {
-        Ok(_) if name.is_some_and(|name| name.name == part.dead_letter_queue) => {
+        Ok(_) if !part.dead_letter_queue.is_empty() && name.is_some_and(|name| name.name == part.dead_letter_queue) => {
             return Ok(Err(invalid("dead_letter_queue", "expected another queue, but it is the queue itself")));
         }
         Ok(content) => content,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    let id = match open(txn, name, auto_create)? {
+    let now = txn.header.cluster_ms;
+    let available_at_ms = now.saturating_add(part.delay_ms).max(part.deliver_at_ms);
+    let newcomers = Newcomers::new(part, content.size(), available_at_ms > now);
+    let id = match open(txn, name, auto_create, newcomers)? {
         Ok(id) => id,
         Err(rejection) => return Ok(Err(rejection)),
     };
@@ -41,9 +44,6 @@ pub(crate) fn run(
     {
         return Ok(Ok(duplicate(txn, id, &known)?));
     }
-    let now = txn.header.cluster_ms;
-    let available_at_ms = now.saturating_add(part.delay_ms).max(part.deliver_at_ms);
-    let newcomers = Newcomers::new(part, content.size(), available_at_ms > now);
     let queue = txn.queue_mut(id)?;
     if queue.config.closed {
         return Ok(Err(Rejection::QueueClosed((&queue.config.name).into())));
@@ -220,19 +220,21 @@ fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
     range("retry.backoff_cap_ms", retry.backoff_cap_ms, retry.backoff_base_ms.unwrap_or(1), limits::BACKOFF_MAX_MS)
 }
 
-/// The queue to enqueue on, made where it may be.
-fn open(txn: &mut Txn<'_>, name: Option<&QueueRef>, auto_create: bool) -> Result<Result<QueueId, Rejection>, Fault> {
-    let id = match find(txn, name)? {
-        Ok(id) => id,
-        Err(Rejection::QueueNotFound(_)) if auto_create => {
-            return match check_name(name) {
-                Ok(name) => create::by_enqueue(txn, name),
-                Err(rejection) => Ok(Err(rejection)),
-            };
-        }
-        Err(rejection) => return Ok(Err(rejection)),
-    };
-    Ok(Ok(id))
+/// The queue to enqueue on, made where it may be, and where it would take the message: a part that is refused leaves no
+/// queue behind.
+fn open(
+    txn: &mut Txn<'_>,
+    name: Option<&QueueRef>,
+    auto_create: bool,
+    newcomers: Newcomers,
+) -> Result<Result<QueueId, Rejection>, Fault> {
+    match find(txn, name)? {
+        Err(Rejection::QueueNotFound(_)) if auto_create => match check_name(name) {
+            Ok(name) => create::by_enqueue(txn, name, newcomers),
+            Err(rejection) => Ok(Err(rejection)),
+        },
+        found => Ok(found),
+    }
 }
 
 /// Puts a large body into its own space; returns its id and the encoded content without it.

@@ -1,5 +1,7 @@
 //! Groups: the messages of one stand in a line, and only its head can be received (SEMANTICS "Groups").
 
+use bytes::Bytes;
+
 use super::message::{self, Found};
 use super::{dead_letter, index};
 use crate::command::OnGroupFailure;
@@ -9,7 +11,7 @@ use crate::limits;
 use crate::planted::{Bug, is_planted};
 use crate::query::{DeadReason, MessageState};
 use crate::queue::transition::{Cause, carry};
-use crate::records::{DeadLetterRecord, GroupRecord, MessageRecord, StateRecord, broken, decode};
+use crate::records::{DeadLetterRecord, DrainRecord, GroupRecord, Header, MessageRecord, StateRecord, broken, decode};
 use crate::reply::{Effect, Fault, PlaceRecord};
 use crate::txn::Txn;
 
@@ -94,7 +96,9 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
             let drains_to = txn.queue_mut(queue)?.record.last_line;
             let drained = record.line;
             txn.put(keys::group(queue, group), &GroupRecord { head: None, drains_to, drained, ..record });
-            txn.overlay.put(keys::drain(queue, group), Vec::new());
+            txn.header.last_drain = txn.header.last_drain.saturating_add(1);
+            let drain = DrainRecord { queue: queue.0, group: group.to_owned() };
+            txn.put(keys::drain(txn.header.last_drain), &drain);
             txn.effects.push(Effect::TickAgain);
         }
     }
@@ -192,17 +196,29 @@ pub(crate) fn due(txn: &mut Txn<'_>, place: Place, mut state: StateRecord) -> Re
 
 /// Goes on with the lines that go to the dead letters. Returns whether there is more to do.
 pub(crate) fn drain(txn: &mut Txn<'_>) -> Result<bool, Fault> {
-    let (from, to) = keys::space(b'a');
     let mut budget = limits::TICK_DRAINED;
-    while let Some((key, _)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() {
-        let (queue, group) =
-            keys::drained_group(&key).ok_or_else(|| broken("a group to move", &key, "the key does not parse"))?;
-        if drain_line(txn, queue, group, &mut budget)? {
+    while let Some((key, value)) = next_drain(|from, to| txn.overlay.scan(from, to, 1), &txn.header)? {
+        let DrainRecord { queue, group } = decode("a line that goes to the dead letters", &key, value)?;
+        if drain_line(txn, QueueId(queue), &group, &mut budget)? {
             return Ok(true);
         }
+        let number = keys::last_number(&key).ok_or_else(|| broken("a number", &key, "there is none"))?;
         txn.overlay.delete(key.to_vec());
+        txn.header.drains_from = number.saturating_add(1);
     }
     Ok(false)
+}
+
+/// The line that is next to go to the dead letters. What has gone is walked no more.
+pub(crate) fn next_drain<E>(
+    scan: impl FnOnce(&[u8], &[u8]) -> Result<Vec<(Bytes, Bytes)>, E>,
+    header: &Header,
+) -> Result<Option<(Bytes, Bytes)>, E> {
+    let (from, to) = (keys::drain(header.drains_from), keys::drain(header.last_drain.saturating_add(1)));
+    if header.drains_from > header.last_drain {
+        return Ok(None);
+    }
+    Ok(scan(&from, &to)?.into_iter().next())
 }
 
 /// Moves what follows a head, as far as the budget goes. Returns whether there is more to do.

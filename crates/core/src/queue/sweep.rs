@@ -36,34 +36,47 @@ pub(crate) fn run(txn: &mut Txn<'_>) -> Result<bool, Fault> {
     Ok(!txn.overlay.scan(&from, &to, 1)?.is_empty())
 }
 
-/// Deletes the next messages: first those of each priority's fresh lane, then those held. Returns whether there are more.
+/// Deletes the next messages: first those of each priority's fresh lane, then those held. Looks at a bounded number of
+/// keys, and returns whether there are more.
 fn piece(txn: &mut Txn<'_>, queue: QueueId, sweep: &mut SweepRecord) -> Result<bool, Fault> {
-    let fresh = (0..=limits::PRIORITY_MAX).rev().map(|priority| {
-        let key = |sequence| keys::fresh(queue, priority, sequence);
-        (Some(priority), key(sweep.from), key(sweep.below))
-    });
-    let held = std::iter::once((None, keys::held(queue, sweep.from), keys::held(queue, sweep.below)));
-    let spaces: Vec<_> = fresh.chain(held).collect();
-    let at = usize::try_from(sweep.space).unwrap_or(usize::MAX);
-    let Some((priority, from, to)) = spaces.get(at) else { return Ok(false) };
-    let from = if sweep.cursor.is_empty() { from.clone() } else { keys::after(&sweep.cursor) };
-    let found = txn.overlay.scan(&from, to, limits::SCAN_KEYS)?;
-    let exhausted = found.len() < limits::SCAN_KEYS;
-    for (key, value) in found {
-        if txn.is_nearly_full() {
+    let mut looks = limits::SCAN_KEYS;
+    while let Some((priority, from, to)) = space(queue, sweep) {
+        let from = if sweep.cursor.is_empty() { from } else { keys::after(&sweep.cursor) };
+        let found = txn.overlay.scan(&from, &to, looks)?;
+        let exhausted = found.len() < looks;
+        looks = looks.saturating_sub(found.len());
+        for (key, value) in found {
+            if txn.is_nearly_full() {
+                return Ok(true);
+            }
+            let sequence = keys::last_number(&key).ok_or_else(|| broken("a sequence", &key, "there is none"))?;
+            if sweep.deleted || lease::find(txn, queue, sequence)?.is_none() {
+                delete(txn, queue, sequence, priority, &key, value)?;
+            }
+            sweep.cursor = key;
+        }
+        if !exhausted {
             return Ok(true);
         }
-        let sequence = keys::last_number(&key).ok_or_else(|| broken("a sequence", &key, "there is none"))?;
-        if sweep.deleted || lease::find(txn, queue, sequence)?.is_none() {
-            delete(txn, queue, sequence, *priority, &key, value)?;
-        }
-        sweep.cursor = key;
-    }
-    if exhausted {
         sweep.cursor = Bytes::new();
         sweep.space = sweep.space.saturating_add(1);
     }
-    Ok(!exhausted || at.saturating_add(1) < spaces.len())
+    Ok(false)
+}
+
+/// The space of keys that a sweep is at: its priority, or `None` for those held, and its range. `None`: all are swept.
+fn space(queue: QueueId, sweep: &SweepRecord) -> Option<(Option<u8>, keys::Key, keys::Key)> {
+    let (from, below) = (sweep.from, sweep.below);
+    let at = u8::try_from(sweep.space).ok()?;
+    match limits::PRIORITY_MAX.checked_sub(at) {
+        Some(priority) => {
+            Some((Some(priority), keys::fresh(queue, priority, from), keys::fresh(queue, priority, below)))
+        }
+        None if at == limits::PRIORITY_MAX.saturating_add(1) => {
+            Some((None, keys::held(queue, from), keys::held(queue, below)))
+        }
+        None => None,
+    }
 }
 
 fn delete(
@@ -99,7 +112,7 @@ fn delete(
 /// live is left in these ranges, and nothing will be written into them.
 fn clear_ranges(txn: &mut Txn<'_>, queue: QueueId, sweep: &SweepRecord) {
     if sweep.deleted {
-        for tag in *b"lsrfxjzadp" {
+        for tag in *b"lsrfxjzdp" {
             let (from, to) = keys::of_queue(tag, queue);
             txn.overlay.delete_range(from, to);
         }

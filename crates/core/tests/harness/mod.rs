@@ -1,6 +1,8 @@
 //! A machine under test: a state in memory, its log, and the model beside it. Every entry goes through `propose`, which
 //! applies it, has the model explain each reply, and then compares all there is to see.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use ticketrail_core::command::{Command, InitCluster, QueueRef};
 use ticketrail_core::query::{Delivery, Filter, LeaseInfo, MessageInfo, MessageState, QueueInfo, Stats};
@@ -75,6 +77,9 @@ impl Machine {
         self.view.commit(&writes);
         self.log.push((at, entry.clone()));
         self.model.explain(at, &entry, &replies).map_err(|error| format!("at {at:?}, {error}"))?;
+        if entry.requests.iter().any(|request| matches!(request.command, Some(Command::Tick(_)))) {
+            self.hear_sweep(&effects)?;
+        }
         self.hear_due_times()?;
         self.check_effects(&before, &effects)?;
         self.effects = effects;
@@ -85,6 +90,39 @@ impl Machine {
 
     pub(crate) fn ask(&self, query: &Query) -> Result<Answer, String> {
         answer(&self.view, query).map_err(|fault| format!("fault in {query:?}: {fault}"))
+    }
+
+    /// Which of the dead letters that went with a purge or a delete a tick has reached is in no reply: the first of a
+    /// line that waited is no longer blocked, or the count of blocked groups says so.
+    fn hear_sweep(&mut self, effects: &[Effect]) -> Result<(), String> {
+        let mut released = Vec::new();
+        let mut unseen: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        let mut blocked = BTreeMap::new();
+        for (number, group, queue, first) in self.model.swept_lines() {
+            let Some(queue) = queue else {
+                released.push((number, group));
+                continue;
+            };
+            blocked.entry(number).or_insert((queue.name.clone(), queue.blocked_groups.len() as u64));
+            match first.map(|first| self.ask(&Query::Get(first))).transpose()? {
+                Some(Answer::Message(Some(info))) if info.state == MessageState::Blocked => {}
+                Some(_) => {
+                    if let Some((_, left)) = blocked.get_mut(&number) {
+                        *left -= 1;
+                    }
+                    released.push((number, group));
+                }
+                None => unseen.entry(number).or_default().push(group),
+            }
+        }
+        for (number, groups) in unseen {
+            let Some((name, left)) = blocked.get(&number) else { continue };
+            let Answer::Queue(Some(info)) = self.ask(&Query::Queue(name.clone()))? else { continue };
+            let gone = left.saturating_sub(info.stats.groups_blocked) as usize;
+            released.extend(groups.into_iter().take(gone).map(|group| (number, group)));
+        }
+        self.model.work_off(&released, !effects.contains(&Effect::TickAgain));
+        Ok(())
     }
 
     /// Jitter of an expiry is in no reply: the machine is asked, and must have kept to the range.

@@ -42,8 +42,9 @@ impl Queue {
     pub(crate) fn bound_passed(&self, size: u64, priority: u8, is_delayed: bool, now: u64) -> Option<Full> {
         let rate = self.rate(now);
         if let Some((bound, limit, held)) = self.size_bound_passed(size) {
-            // In messages; of a bound in bytes, messages of the mean size held.
+            // In messages; of a bound in bytes, messages of the mean size held, if there are any.
             let (depth, mean) = (self.depth(), (self.bytes() / self.depth().max(1)).max(1));
+            let rate = rate.filter(|_| depth > 0);
             let messages = if bound == "max_bytes" { limit / mean } else { limit };
             return Some(self.full(bound, limit, held, retry_after(rate, depth, messages)));
         }
@@ -65,7 +66,7 @@ impl Queue {
             let waiting = self.count(|state| matches!(state, State::Ready(_) | State::Blocked { .. }));
             // (waiting + 1) / rate > max_wait, in whole numbers.
             if (u128::from(waiting) + 1) * rate.ms > u128::from(max_wait) * rate.messages {
-                let wait = rate.time_for(u128::from(waiting)) as u64;
+                let wait = rate.time_for(u128::from(waiting) + 1) as u64;
                 let limit = rate.messages_in(u128::from(max_wait)) as u64;
                 return Some(self.full("max_wait", max_wait, wait, retry_after(Some(rate), waiting, limit)));
             }

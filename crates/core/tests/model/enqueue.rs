@@ -46,19 +46,36 @@ impl Model {
         if *own_grave == name.name {
             return Err(invalid("dead_letter_queue"));
         }
+        let known = self.queues.len();
         let index = self.queue_to_fill(name, commit.auto_create)?;
-        let queue = &mut self.queues[index];
-        if !enqueue.dedup_id.is_empty()
-            && let Some(known) = queue.remembers(&enqueue.dedup_id, now)
-        {
-            let place = PlaceRecord::from(queue.birth(known).origin);
-            let available_at_ms = match queue.message(known.sequence).map(|message| &message.state) {
-                Some(State::Delayed(Due::At(due))) => *due,
-                Some(_) | None => now,
-            };
-            queue.counters.duplicates += 1;
-            return Ok((index, Enqueued { place, available_at_ms, duplicate: true }));
+        let result = self.admit(index, enqueue, content, available_at);
+        if result.is_err() {
+            // Nothing happened: no queue was made.
+            self.queues.truncate(known);
         }
+        result.map(|enqueued| (index, enqueued))
+    }
+
+    /// The message comes to its queue: a duplicate before all, then what a queue may say against it.
+    fn admit(
+        &mut self,
+        index: usize,
+        enqueue: &Enqueue,
+        content: Content,
+        available_at: u64,
+    ) -> Result<Enqueued, Rejection> {
+        let now = self.clock.cluster;
+        let priority = enqueue.priority.unwrap_or(PRIORITY.into());
+        let own_grave = &enqueue.dead_letter_queue;
+        let queue = &self.queues[index];
+        if let Some(known) = queue.remembers(&enqueue.dedup_id, now) {
+            // When it is ready, wherever it is now.
+            let id = queue.birth(known);
+            let due = self.get(id).and_then(|message| message.due).map_or(now, |due| due.0);
+            self.queues[index].counters.duplicates += 1;
+            return Ok(Enqueued { place: PlaceRecord::from(id.origin), available_at_ms: due, duplicate: true });
+        }
+        let queue = &mut self.queues[index];
         if queue.closed {
             return Err(Rejection::QueueClosed(queue.named()));
         }
@@ -104,9 +121,7 @@ impl Model {
             let priority = priority as u8;
             queue.dedup.push(Remembered { dedup_id, space, priority, sequence, until, finished: false });
         }
-        let enqueued =
-            Enqueued { place: PlaceRecord::from(place(space)), available_at_ms: available_at, duplicate: false };
-        Ok((index, enqueued))
+        Ok(Enqueued { place: PlaceRecord::from(place(space)), available_at_ms: available_at, duplicate: false })
     }
 
     fn put(&mut self, index: usize, sequence: u64, state: State) {

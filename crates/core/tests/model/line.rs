@@ -75,7 +75,7 @@ impl Model {
             || queue.doomed_groups.iter().any(|(doomed, _)| doomed == group)
     }
 
-    fn first_of_line(&self, index: usize, group: &str) -> Option<&Message> {
+    pub(super) fn first_of_line(&self, index: usize, group: &str) -> Option<&Message> {
         let joined = self.queues[index].messages.iter().filter(|message| message.line > 0 && message.group == group);
         joined.min_by_key(|message| message.line)
     }
@@ -163,7 +163,6 @@ impl Model {
         queue.next_sequence += 1;
         let mut message = Message::new(old.id, Space::Fresh, sequence, old.content, now);
         message.group = old.group;
-        message.dedup_id = old.dedup_id;
         message.history = old.history;
         message.dead_letter = Some(DeadLetter {
             source,

@@ -3,8 +3,10 @@
 use ticketrail_core::query::DeadReason;
 use ticketrail_core::reply::{Answered, Ticked};
 
+use ticketrail_core::MessageId;
+
 use super::Model;
-use super::queue::{Due, State};
+use super::queue::{Due, Queue, State};
 
 /// Timers of one tick, and messages of one tick that follow a dead letter of their group.
 const BOUND: usize = 1_000;
@@ -28,13 +30,6 @@ impl Model {
         for (_, number, timer) in due {
             self.fire(number, &timer);
         }
-        for queue in &mut self.queues {
-            queue.stale.clear();
-        }
-        for (number, group) in std::mem::take(&mut self.freed) {
-            self.unblock(number, &group);
-        }
-        self.follow();
         // How many timers fired and found nothing to do is the machine's own affair.
         match heard {
             Some(Answered::Ticked(ticked)) if ticked.fired as usize >= messages => Ok(*ticked),
@@ -97,6 +92,35 @@ impl Model {
             Timer::Dedup(_, dedup_id) => self.queues[index].dedup.retain(|known| known.dedup_id != *dedup_id),
             Timer::Outcome(_, id) => self.queues[index].outcomes.retain(|outcome| outcome.id.to_string() != *id),
         }
+    }
+
+    /// What a tick does after its timers: it sweeps what was purged and deleted, in steps that are its own affair. Lines
+    /// whose dead letter it has reached, as heard, go on; and when all is swept, no dedup id of a purge is left.
+    pub(crate) fn work_off(&mut self, released: &[(u64, String)], is_swept: bool) {
+        let before: Vec<_> = self.queues.iter().map(Queue::record).collect();
+        self.freed.retain(|freed| !released.contains(freed));
+        for (number, group) in released {
+            self.unblock(*number, group);
+        }
+        self.follow();
+        for (queue, before) in self.queues.iter_mut().zip(before) {
+            if is_swept {
+                queue.stale.clear();
+            }
+            if queue.record() != before {
+                queue.drain.touch(self.clock.cluster);
+            }
+        }
+    }
+
+    /// Lines that wait for a sweep, each with its queue and its first message, if that is there.
+    pub(crate) fn swept_lines(&self) -> Vec<(u64, String, Option<&Queue>, Option<MessageId>)> {
+        let line = |(number, group): &(u64, String)| {
+            let index = self.queues.iter().position(|queue| queue.number == *number);
+            let first = index.and_then(|index| self.first_of_line(index, group)).map(|first| first.id);
+            (*number, group.clone(), index.map(|index| &self.queues[index]), first)
+        };
+        self.freed.iter().map(line).collect()
     }
 
     /// The lines that follow a dead letter go the same way, as far as one tick may.

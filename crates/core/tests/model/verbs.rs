@@ -128,8 +128,8 @@ impl Model {
         }
         let own = set.defaults.clone().unwrap_or_default();
         limits_are_kept(&merged(&defaults(), &own))?;
-        let named = own.dead_letter_queue.clone().unwrap_or_default();
-        if !named.is_empty() && QueueName::parse(named).is_err() {
+        // One queue cannot be the dead-letter queue of all.
+        if own.dead_letter_queue.as_ref().is_some_and(|name| !name.is_empty()) {
             return Err(invalid("dead_letter_queue"));
         }
         self.namespaces.retain(|known| known.name != set.namespace);

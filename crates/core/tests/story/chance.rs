@@ -259,13 +259,14 @@ fn receive() -> impl Strategy<Value = Act> {
     let max_bytes = prop_oneof![4 => Just(0u64), 1 => 1u64..200];
     let lease = prop_oneof![12 => Just(0u64), 10 => 1_000u64..20_000, 1 => Just(999u64)];
     (picks(), max, max_bytes, lease, 0u8..3, proptest::bool::weighted(0.15)).prop_map(
-        |(queues, max, max_bytes, lease_ms, worker, auto_ack)| Act::Receive {
-            queues,
-            max,
-            max_bytes,
-            lease_ms,
-            worker,
-            auto_ack,
+        |(mut queues, mut max, max_bytes, lease_ms, worker, auto_ack)| {
+            // One thing wrong at a time.
+            if lease_ms == 999 {
+                (queues, max) = (vec![0], 1);
+            } else if max == 0 || max > 1_000 {
+                queues = vec![0];
+            }
+            Act::Receive { queues, max, max_bytes, lease_ms, worker, auto_ack }
         },
     )
 }

@@ -91,6 +91,29 @@ pub(crate) enum Act {
 }
 
 impl Act {
+    /// Makes the parts of an atomic commit independent.
+    pub(crate) fn stand_alone(&mut self) {
+        match self {
+            Act::Commit { atomic, .. } => *atomic = false,
+            Act::Request { act, .. } | Act::Token { act, .. } => act.stand_alone(),
+            Act::Create(..)
+            | Act::Update(..)
+            | Act::Delete(_)
+            | Act::Purge(_)
+            | Act::Pause(..)
+            | Act::Resume(_)
+            | Act::Close(..)
+            | Act::Receive { .. }
+            | Act::SetNamespace(..)
+            | Act::DeleteNamespace(_)
+            | Act::Expire { .. }
+            | Act::Tick
+            | Act::OpenSession
+            | Act::RenewSession(_)
+            | Act::Init => {}
+        }
+    }
+
     /// Whether it leaves a queue's keys to be swept.
     pub(crate) fn sweeps(&self) -> bool {
         match self {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use goldenscript::{ArgumentConsumer, Context};
 use ticketrail_core::command::{Command, Commit, Content, Enqueue, ExpiredLease, QueueRef, Tick};
 use ticketrail_core::query::{Filter, MessageState};
-use ticketrail_core::{Answer, MessageId, Query, Request, RequestId, Timestamp};
+use ticketrail_core::{Answer, Effect, MessageId, Query, Request, RequestId, Timestamp};
 
 use crate::harness::{MORNING, Machine};
 
@@ -80,6 +80,8 @@ impl Clerk {
                 Ok(String::new())
             }
             "advance" => self.advance(millis(need(args, "a duration")?)?),
+            // Ticks follow each other until nothing is left to do, as a leader's do.
+            "ticks" => self.ticks(),
             // Time passes, but nobody ticks: the next entry carries the clock.
             "later" => {
                 self.machine.stamp += millis(need(args, "a duration")?)?;
@@ -165,6 +167,16 @@ impl Clerk {
                 return Ok(String::new());
             }
         }
+    }
+
+    fn ticks(&mut self) -> Said {
+        for _ in 0..1_000 {
+            self.machine.propose(vec![Request::anonymous(Command::Tick(Tick {}))])?;
+            if !self.machine.effects.contains(&Effect::TickAgain) {
+                return Ok(String::new());
+            }
+        }
+        Err("a thousand ticks, and still something is left".into())
     }
 
     /// Many small requests of one session, each an enqueue.

@@ -6,7 +6,8 @@ use ticketrail_storage::home::Seen;
 use ticketrail_storage::{ClusterId, Identity, OpenError};
 use tonic::{Request, Response, Status};
 
-use super::{JOINED, NodeSide, Peering, Wish, cluster_from, from_wire};
+use super::wishes::Wish;
+use super::{JOINED, NodeSide, Peering, cluster_from, from_wire};
 use crate::peers::{PROTOCOL, hex};
 
 fn check_protocol(protocol: u32) -> Result<(), Status> {
@@ -106,18 +107,10 @@ impl Peering {
 
     /// The leader takes note of what a node wants.
     fn wish(&self, node: &NodeSide, asked: &pb::HelloRequest, theirs: &pb::Identity) -> Result<(), Status> {
-        let wish = Wish { member: from_wire(asked.member.clone())?, wants_vote: asked.wants_vote };
+        let member = from_wire(asked.member.clone())?;
+        let wish = Wish { member, wants_vote: asked.wants_vote, was_member: asked.was_member };
         let members = node.members.borrow().clone();
-        let fulfilled = members.nodes.get(&theirs.node) == Some(&wish.member)
-            && (members.is_voter(theirs.node) || !wish.wants_vote);
-        let mut wishes = node.wishes.lock();
-        if fulfilled {
-            wishes.remove(&theirs.node);
-        } else {
-            wishes.insert(theirs.node, wish);
-            drop(wishes);
-            node.wished.notify_one();
-        }
+        node.wishes.say(theirs.node, wish, &members, node.clock_now());
         Ok(())
     }
 
@@ -139,8 +132,13 @@ impl MemberService for Peering {
             refusal = self.judge(&asked, theirs).await?;
             match (&refusal, self.node()) {
                 (Some(refusal), _) => tracing::warn!(node = theirs.node, refusal, "refuses a disk"),
-                (None, Ok(node)) if node.leads() => self.wish(node, &asked, theirs)?,
-                (None, _) => {}
+                (None, Ok(node)) => {
+                    node.peers.note_wall(theirs.node, asked.wall_ms);
+                    if node.leads() {
+                        self.wish(node, &asked, theirs)?;
+                    }
+                }
+                (None, Err(_)) => {}
             }
         }
         let leader = self.node().ok().and_then(|node| node.standing.borrow().leader).unwrap_or(0);
@@ -151,6 +149,7 @@ impl MemberService for Peering {
             refusal: refusal.unwrap_or_default(),
             leader,
             leader_address: leader_address.map(|(_, address)| address).unwrap_or_default(),
+            wall_ms: self.config().clock.wall_ms(),
         }))
     }
 

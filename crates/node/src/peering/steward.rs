@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::change::transfer_to;
-use super::{NodeSide, Peering, Wish};
+use super::wishes::Wish;
+use super::{NodeSide, Peering};
 use crate::clock::Instant;
 use crate::consensus::{Change, NotChanged};
 use crate::member::{ClusterView, Member, MemberView, Members};
@@ -20,8 +21,6 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(super) const CAUGHT_UP: u64 = 64;
 /// A member that was not heard for so long is not alive.
 const ALIVE: Duration = Duration::from_secs(3);
-/// A node whose wall clock is further off the median should not lead.
-const CLOCK_OFF_MS: i64 = 2_000;
 
 /// Runs until the node stops.
 pub(crate) async fn run(peering: Peering, mut stop: watch::Receiver<bool>) {
@@ -36,7 +35,7 @@ async fn care(peering: &Peering) {
     let Ok(node) = peering.node() else { return };
     let mut may_campaign = true;
     loop {
-        let off = node.peers.wall_ahead_ms().abs() > CLOCK_OFF_MS;
+        let off = node.peers.wall_is_off();
         if *node.cleared.borrow() && may_campaign == off {
             may_campaign = !off;
             node.membership.allow_elections(may_campaign);
@@ -54,10 +53,10 @@ async fn care(peering: &Peering) {
                 continue;
             }
         } else {
-            node.wishes.lock().clear();
+            node.wishes.clear();
         }
         // A newcomer should not have to wait.
-        let _ = timeout(EVERY, node.wished.notified()).await;
+        let _ = timeout(EVERY, node.wishes.come()).await;
     }
 }
 
@@ -78,7 +77,7 @@ async fn apply(node: &NodeSide, change: Change) {
 
 /// Not at once again: a leader that hands over is refused everything, and this task would keep a processor busy.
 async fn pause(node: &NodeSide) {
-    let _ = timeout(EVERY, node.wished.notified()).await;
+    let _ = timeout(EVERY, node.wishes.come()).await;
 }
 
 /// Hands leadership to the best of the others, if there is one.
@@ -103,7 +102,7 @@ fn next_change(node: &NodeSide, (mine, me): (u64, &Member)) -> Option<Change> {
         // The leader itself has moved, or has got its name.
         return Some(Change::Set(mine, me.clone()));
     }
-    let wishes = node.wishes.lock().clone();
+    let wishes = node.wishes.open(&members, node.clock_now());
     wishes.iter().find_map(|(id, wish)| step_towards(node, &members, *id, wish)).or_else(|| leftover(node, &members))
 }
 
@@ -130,12 +129,13 @@ fn has_name(members: &Members, id: u64, name: &str) -> bool {
 }
 
 /// Members without a vote, and without life, whose name a newer one has now. Not those whose name an older one still has:
-/// they are about to take its place.
+/// they are about to take its place. Nor those that still say what they want: they would be let in again.
 fn leftover(node: &NodeSide, members: &Members) -> Option<Change> {
     let replaced = |id: &u64| {
         let name = members.nodes.get(id).map(|member| &member.name);
         !members.is_voter(*id)
             && !is_alive(node, *id)
+            && !node.wishes.is_said_by(*id, node.clock_now())
             && members
                 .nodes
                 .iter()

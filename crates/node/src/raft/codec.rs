@@ -9,7 +9,8 @@ use openraft::entry::RaftEntry;
 use prost::Message as _;
 use ticketrail_storage::log as store;
 
-use super::types::{Entry, LeaderId, LogId, Membership, Proposal, StoredMembership, Vote};
+use super::leader::{Elected, LeaderId};
+use super::types::{Entry, LogId, Membership, Proposal, StoredMembership, Vote};
 use crate::member::Member;
 
 /// Bytes that are no membership.
@@ -21,16 +22,21 @@ pub(crate) fn leader_to_store(leader: &LeaderId) -> store::LeaderId {
     store::LeaderId { term: leader.term, node: leader.node_id }
 }
 
-pub(crate) fn leader_from_store(leader: &store::LeaderId) -> LeaderId {
+fn leader_from_store(leader: &store::LeaderId) -> LeaderId {
     LeaderId { term: leader.term, node_id: leader.node }
 }
 
+pub(crate) fn elected_from_store(leader: &store::LeaderId) -> Elected {
+    Elected { term: leader.term, node_id: leader.node }
+}
+
 pub(crate) fn log_id_to_store(id: &LogId) -> store::LogId {
-    store::LogId { leader: leader_to_store(&id.leader_id), index: id.index }
+    let leader = store::LeaderId { term: id.leader_id.term, node: id.leader_id.node_id };
+    store::LogId { leader, index: id.index }
 }
 
 pub(crate) fn log_id_from_store(id: &store::LogId) -> LogId {
-    LogId::new(leader_from_store(&id.leader), id.index)
+    LogId::new(elected_from_store(&id.leader), id.index)
 }
 
 pub(crate) fn vote_to_store(vote: &Vote) -> store::Vote {
@@ -164,7 +170,7 @@ pub(crate) fn stored_membership_to_bytes(stored: &StoredMembership) -> Bytes {
 /// Reads what `stored_membership_to_bytes` wrote; no bytes are the membership before the first.
 pub(crate) fn stored_membership_from_bytes(bytes: Bytes) -> Result<StoredMembership, CodecError> {
     let record = StoredMembershipRecord::decode(bytes).map_err(|e| CodecError(e.to_string()))?;
-    let at = record.at.map(|at| LogId::new(LeaderId { term: at.term, node_id: at.node }, at.index));
+    let at = record.at.map(|at| LogId::new(Elected { term: at.term, node_id: at.node }, at.index));
     let membership = record.membership.map_or_else(|| Ok(Membership::default()), MembershipRecord::membership)?;
     Ok(StoredMembership::new(at, membership))
 }
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn entries_read_back_as_written() {
-        let id = LogId::new(LeaderId { term: 3, node_id: 7 }, 42);
+        let id = LogId::new(Elected { term: 3, node_id: 7 }, 42);
         for payload in [
             EntryPayload::Blank,
             EntryPayload::Normal(Proposal(Bytes::from_static(b"batch"))),
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn stored_memberships_read_back_as_written() {
-        let id = LogId::new(LeaderId { term: 3, node_id: 7 }, 42);
+        let id = LogId::new(Elected { term: 3, node_id: 7 }, 42);
         for stored in [StoredMembership::default(), StoredMembership::new(Some(id), joint())] {
             assert_eq!(stored_membership_from_bytes(stored_membership_to_bytes(&stored)), Ok(stored));
         }

@@ -2,6 +2,7 @@
 
 mod codec;
 mod gate;
+mod leader;
 mod log;
 mod machine;
 mod network;
@@ -233,7 +234,7 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
     fn propose(&self, leader: LeaderId, entry: Bytes) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let (responder, outcome) = ProgressResponder::complete_only();
-            let leader = codec::leader_from_store(&leader);
+            let leader = codec::elected_from_store(&leader);
             let written = self.raft.write(Proposal(entry)).with_leader(leader).responder(responder).await;
             Outcome(Box::pin(async move {
                 if written.is_err() {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use openraft::{AsyncRuntime, EntryPayload, OptionalSend, RaftTypeConfig, impls};
 use ticketrail_core::{Rejection, Reply};
 
+use super::leader::{Elected, LeaderId};
 use crate::member::Member;
 
 /// openraft's type configuration on the runtime `R`. Written by hand because the macro knows no parameters.
@@ -36,16 +37,15 @@ impl<R: AsyncRuntime> RaftTypeConfig for Types<R> {
     type ErrorSource = impls::BoxedErrorSource;
 }
 
-pub(crate) type LeaderId = impls::leader_id_adv::LeaderId<u64, u64>;
 pub(crate) type Vote = impls::Vote<LeaderId>;
-pub(crate) type LogId = openraft::LogId<LeaderId>;
+pub(crate) type LogId = openraft::LogId<Elected>;
 pub(crate) type Payload = EntryPayload<Proposal, u64, Member>;
-pub(crate) type Entry = impls::Entry<LeaderId, Payload>;
+pub(crate) type Entry = impls::Entry<Elected, Payload>;
 pub(crate) type Membership = openraft::Membership<u64, Member>;
-pub(crate) type StoredMembership = openraft::StoredMembership<LeaderId, u64, Member>;
+pub(crate) type StoredMembership = openraft::StoredMembership<Elected, u64, Member>;
 /// A snapshot whose data are of type `D`.
-pub(crate) type Snapshot<D> = openraft::Snapshot<LeaderId, u64, Member, D>;
-pub(crate) type SnapshotMeta = openraft::SnapshotMeta<LeaderId, u64, Member>;
+pub(crate) type Snapshot<D> = openraft::Snapshot<Elected, u64, Member, D>;
+pub(crate) type SnapshotMeta = openraft::SnapshotMeta<Elected, u64, Member>;
 
 /// An encoded `ticketrail_core::Entry`.
 #[derive(Clone, PartialEq, Eq)]

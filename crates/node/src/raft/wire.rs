@@ -5,6 +5,7 @@ use openraft::raft::{
     AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderError, TransferLeaderRequest,
     VoteRequest, VoteResponse,
 };
+use openraft::vote::RaftLeaderId as _;
 use openraft::{AsyncRuntime, EntryPayload};
 use ticketrail_proto::raft as pb;
 use tonic::Status;
@@ -12,7 +13,8 @@ use tonic::Status;
 use super::codec::{
     membership_from_bytes, membership_to_bytes, stored_membership_from_bytes, stored_membership_to_bytes,
 };
-use super::types::{Entry, LeaderId, LogId, Proposal, SnapshotMeta, Types, Vote};
+use super::leader::LeaderId;
+use super::types::{Entry, LogId, Proposal, SnapshotMeta, Types, Vote};
 
 /// A message that lacks what it must have, or holds what makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +38,7 @@ fn leader_from(leader: Option<pb::LeaderId>) -> Result<LeaderId, WireError> {
 }
 
 pub(crate) fn log_id_from(id: pb::LogId) -> Result<LogId, WireError> {
-    Ok(LogId::new(leader_from(id.leader)?, id.index))
+    Ok(LogId::new(leader_from(id.leader)?.to_committed(), id.index))
 }
 
 fn optional(id: Option<pb::LogId>) -> Result<Option<LogId>, WireError> {

@@ -10,7 +10,8 @@ use super::msg::looked_at;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, Format, Row, millis, short};
-use crate::view::{DeadLine, dead_letter_queue};
+use crate::view::message::DeadLine;
+use crate::view::queue::dead_letter_queue;
 
 #[derive(Debug, Args)]
 pub(crate) struct DlqArgs {
@@ -105,7 +106,8 @@ async fn show(client: &Client, queue: &str, limit: usize, format: Format) -> Res
     if queues.iter().any(|info| info.name == name) {
         for state in MessageState::ALL {
             let left = limit - lines.len();
-            lines.extend(looked_at(client, &name, state, left).await?.into_iter().map(DeadLine::new));
+            lines
+                .extend(looked_at(client, &name, |look| look.state(state), left).await?.into_iter().map(DeadLine::new));
         }
     }
     output::list(format, &lines)?;

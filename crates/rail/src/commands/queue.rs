@@ -11,7 +11,8 @@ use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, Card, Format};
 use crate::parse;
-use crate::view::{QueueCard, QueueLine};
+use crate::settings::SettingsArgs;
+use crate::view::queue::{QueueCard, QueueLine};
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
@@ -28,7 +29,7 @@ enum Verb {
         /// Its name
         queue: String,
         #[command(flatten)]
-        settings: Settings,
+        settings: Box<SettingsArgs>,
         /// A queue of that name is as good
         #[arg(long)]
         if_not_exists: bool,
@@ -46,7 +47,7 @@ enum Verb {
         /// Its name
         queue: String,
         #[command(flatten)]
-        settings: Settings,
+        settings: Box<SettingsArgs>,
     },
     /// Remove a queue and all its messages
     Delete {
@@ -96,49 +97,6 @@ enum Verb {
     },
 }
 
-#[derive(Debug, Args)]
-struct Settings {
-    /// Messages at most, in all states together; 0: without limit [default: 1000000]
-    #[arg(long, value_name = "N")]
-    max_depth: Option<u64>,
-    /// Bytes of messages at most, such as 64MiB; 0: without limit [default: 0]
-    #[arg(long, value_parser = parse::size, value_name = "SIZE")]
-    max_bytes: Option<u64>,
-    /// How long a worker has a message, 1s to 12h [default: 60s]
-    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
-    lease: Option<Duration>,
-    /// Failures until a message is dead-lettered, 1 to 100; 0: without limit [default: 5]
-    #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
-    /// The window in which failures are counted [default: 24h]
-    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
-    failure_window: Option<Duration>,
-    /// The n-th failure waits up to this times 2^n [default: 1s]
-    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
-    backoff_base: Option<Duration>,
-    /// The longest backoff [default: 60s]
-    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
-    backoff_cap: Option<Duration>,
-    /// Where dead letters go [default: QUEUE.dlq]
-    #[arg(long, value_name = "QUEUE")]
-    dead_letter_queue: Option<String>,
-}
-
-impl From<Settings> for QueueSettings {
-    fn from(settings: Settings) -> Self {
-        QueueSettings {
-            max_depth: settings.max_depth,
-            max_bytes: settings.max_bytes,
-            lease: settings.lease,
-            max_attempts: settings.max_attempts,
-            failure_window: settings.failure_window,
-            backoff_base: settings.backoff_base,
-            backoff_cap: settings.backoff_cap,
-            dead_letter_queue: settings.dead_letter_queue,
-        }
-    }
-}
-
 /// How many messages went.
 #[derive(Debug, Serialize)]
 struct Gone {
@@ -156,7 +114,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
     let admin = args.connection.client()?.admin();
     match args.verb {
         Verb::Create { queue, settings, if_not_exists } => {
-            match admin.create_queue(&queue, settings.into()).await {
+            match admin.create_queue(&queue, (*settings).into()).await {
                 Err(Error::Refused(refusal)) if if_not_exists && refusal.reason == Reason::QueueExists => {
                     output::say(format!("queue {queue} is there already"));
                 }
@@ -176,7 +134,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
         }
         Verb::Show { queue } => show(&admin, &queue, format).await,
         Verb::Update { queue, settings } => {
-            let settings = QueueSettings::from(settings);
+            let settings = QueueSettings::from(*settings);
             if settings == QueueSettings::default() {
                 return Err(Failure::usage("expected a setting to change, but none is given", "see --help"));
             }

@@ -232,7 +232,9 @@ async fn pass_on(client: &Client, next: Stage, delivery: &Delivery) -> Result<En
             | SettledPart::Delayed { .. }
             | SettledPart::Readied
             | SettledPart::Extended { .. }
-            | SettledPart::Purged,
+            | SettledPart::Purged
+            | SettledPart::Expired
+            | SettledPart::Dropped,
         )
         | None => AckOutcome::Refused,
     };
@@ -244,7 +246,7 @@ fn settled(settled: Settled) -> Ended {
         Settled::Acked(_) => AckOutcome::Acked,
         Settled::DeadLettered(_) => AckOutcome::DeadLettered,
         Settled::Delayed { .. } | Settled::Readied(_) => AckOutcome::Again,
-        Settled::Purged(_) => AckOutcome::Refused,
+        Settled::Purged(_) | Settled::Expired(_) | Settled::Dropped(_) => AckOutcome::Refused,
     };
     (outcome, None, settled.position().replayed)
 }

@@ -17,7 +17,7 @@ fn settle_part(delivery: &v1::Delivery, verdict: Verdict) -> v1::SettlePart {
 }
 
 fn acked(delivery: &v1::Delivery) -> v1::SettlePart {
-    settle_part(delivery, Verdict::Ack(v1::Ack {}))
+    settle_part(delivery, Verdict::Ack(v1::Ack::default()))
 }
 
 fn enqueue_part(queue: &str, body: &str) -> v1::EnqueuePart {
@@ -187,7 +187,7 @@ async fn a_repeated_commit_gets_the_first_outcome_also_after_a_restart() {
     send(&mut client, "orders", &["a"]).await;
     let got = take(&mut client, "orders", 1).await;
     let turn = |repeat| v1::CommitRequest {
-        request_id: Some(v1::RequestId { session, seq: 1, acked_below: 1, repeat }),
+        request_id: Some(v1::RequestId { session, seq: 1, acked_below: 1, repeat, ..Default::default() }),
         ..request(vec![acked(&got[0])], vec![enqueue_part("payment", "p")])
     };
     let first = commits(&server).await.commit(turn(false)).await.unwrap().into_inner();
@@ -203,5 +203,68 @@ async fn a_repeated_commit_gets_the_first_outcome_also_after_a_restart() {
     let mut client = server.queues().await;
     let response = client.receive(receive("payment", 10, Duration::from_secs(15))).await.unwrap().into_inner();
     assert_eq!(response.deliveries.len(), 1);
+    server.stop().await;
+}
+
+fn by_id(id: &str) -> v1::Target {
+    v1::Target { which: Some(v1::target::Which::MessageId(id.into())) }
+}
+
+#[tokio::test]
+async fn a_commit_cancels_and_reschedules_before_it_enqueues() {
+    let server = Server::start().await;
+    let (mut client, mut commits) = (server.queues().await, commits(&server).await);
+    let named = v1::NewMessage { dedup_id: "reminder".into(), ..message("old") };
+    client.enqueue(enqueue("mail", vec![named.clone()])).await.unwrap();
+    let later = send(&mut client, "later", &["x"]).await.remove(0);
+    let key = v1::DedupKey { queue: "mail".into(), dedup_id: "reminder".into() };
+    let delay = v1::new_time::Available::Delay(prost_types::Duration { seconds: 600, nanos: 0 });
+    let new = v1::NewMessage { body: "new".into(), ..named };
+    let change = v1::CommitRequest {
+        cancel: vec![v1::Target { which: Some(v1::target::Which::Dedup(key)) }],
+        reschedule: vec![v1::NewTime { target: Some(by_id(&later)), available: Some(delay) }],
+        enqueue: vec![v1::EnqueuePart { queue: "mail".into(), message: Some(new) }],
+        ..Default::default()
+    };
+    let done = commits.commit(change.clone()).await.unwrap().into_inner();
+    assert!(matches!(done.cancelled[0].outcome, Some(v1::cancel_result::Outcome::Cancelled(_))), "{done:?}");
+    assert!(matches!(done.rescheduled[0].outcome, Some(v1::reschedule_result::Outcome::Rescheduled(_))), "{done:?}");
+    assert!(!done.enqueued[0].duplicate, "the cancel freed the dedup id");
+    let got = take(&mut client, "mail", 10).await;
+    assert_eq!(got.iter().map(body).collect::<Vec<_>>(), [b"new"]);
+    // It is with a receiver now: a part that is too late refuses the whole.
+    let status = commits.commit(change).await.unwrap_err();
+    assert_eq!(part(&status), named_part("TOO_LATE", "cancel", "0"));
+    server.stop().await;
+}
+
+fn named_part(reason: &str, kind: &str, index: &str) -> (Code, String, String, String) {
+    named(Code::FailedPrecondition, reason, kind, index)
+}
+
+#[tokio::test]
+async fn independent_parts_stand_alone() {
+    let server = Server::start().await;
+    let (mut client, mut commits) = (server.queues().await, commits(&server).await);
+    create(&server, "full", v1::QueueSettings { max_depth: Some(1), ..Default::default() }).await;
+    send(&mut client, "full", &["x"]).await;
+    let ids = send(&mut client, "orders", &["a", "b"]).await;
+    let got = take(&mut client, "orders", 1).await;
+    let change = v1::CommitRequest {
+        settle: vec![acked(&got[0]), acked(&got[0])],
+        cancel: vec![by_id(&ids[1]), by_id(&ids[1])],
+        enqueue: vec![enqueue_part("full", "y"), enqueue_part("payment", "p")],
+        independent: true,
+        ..Default::default()
+    };
+    let done = commits.commit(change).await.unwrap().into_inner();
+    assert!(matches!(done.settled[0].outcome, Some(Outcome::Acked(_))), "{done:?}");
+    let Some(Outcome::Error(lost)) = &done.settled[1].outcome else { panic!("{done:?}") };
+    assert_eq!(lost.reason, "LEASE_LOST");
+    assert!(matches!(done.cancelled[0].outcome, Some(v1::cancel_result::Outcome::Cancelled(_))), "{done:?}");
+    assert!(matches!(done.cancelled[1].outcome, Some(v1::cancel_result::Outcome::Gone(_))), "{done:?}");
+    assert!(done.enqueued.is_empty());
+    assert_eq!(refused(&done.enqueue_results[0]).reason, "FULL");
+    assert_eq!(enqueued(&done.enqueue_results[1]).sequence, 1);
     server.stop().await;
 }

@@ -80,7 +80,7 @@ fn start(queue: &str) -> v1::ConsumeRequest {
 }
 
 fn id(seq: u64) -> Option<v1::RequestId> {
-    Some(v1::RequestId { session: 0, seq, acked_below: 1, repeat: false })
+    Some(v1::RequestId { seq, acked_below: 1, ..Default::default() })
 }
 
 fn settles(seq: u64, settlements: Vec<v1::Settlement>) -> v1::ConsumeRequest {

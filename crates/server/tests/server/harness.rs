@@ -191,7 +191,7 @@ pub(crate) fn settlement(delivery: &v1::Delivery, verdict: v1::settlement::Verdi
 }
 
 pub(crate) fn ack(delivery: &v1::Delivery) -> v1::Settlement {
-    settlement(delivery, v1::settlement::Verdict::Ack(v1::Ack {}))
+    settlement(delivery, v1::settlement::Verdict::Ack(v1::Ack::default()))
 }
 
 pub(crate) async fn settle(

@@ -86,8 +86,8 @@ async fn a_node_that_waits_for_a_leader_is_live_and_not_ready() {
     let dir = Server::start().await.stop().await;
     // Long enough to look: a node that has been in a cluster waits for others before it campaigns.
     let config = Config {
-        election_timeout_min: Age::millis(2_300),
-        election_timeout_max: Age::millis(2_400),
+        election_timeout_min: Age::secs(60),
+        election_timeout_max: Age::secs(61),
         ..config(dir.path())
     };
     let http_file = config.http_ready_file.clone();

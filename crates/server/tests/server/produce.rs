@@ -48,7 +48,7 @@ impl Producing {
 }
 
 fn id(session: u64, seq: u64) -> Option<v1::RequestId> {
-    Some(v1::RequestId { session, seq, acked_below: 1, repeat: false })
+    Some(v1::RequestId { session, seq, acked_below: 1, ..Default::default() })
 }
 
 fn request(seq: u64, queue: &str, bodies: &[&str]) -> v1::ProduceRequest {
@@ -109,7 +109,7 @@ async fn a_repeat_on_another_stream_has_no_second_effect() {
     let opened = server.queues().await.open_session(v1::OpenSessionRequest { renew: 0 }).await.expect("a session");
     let session = opened.into_inner().session;
     let named = |repeat| v1::ProduceRequest {
-        request_id: Some(v1::RequestId { session, seq: 7, acked_below: 1, repeat }),
+        request_id: Some(v1::RequestId { session, seq: 7, acked_below: 1, repeat, ..Default::default() }),
         ..request(7, "orders", &["a", "b"])
     };
     let mut first = Producing::open(&server).await;
@@ -168,7 +168,7 @@ async fn no_requests_failure_ends_the_stream() {
 #[tokio::test]
 async fn what_breaks_the_protocol_ends_the_stream_once_all_is_answered() {
     let server = Server::start().await;
-    let repeat = v1::RequestId { session: 0, seq: 9, acked_below: 1, repeat: true };
+    let repeat = v1::RequestId { session: 0, seq: 9, acked_below: 1, repeat: true, ..Default::default() };
     let rows = [
         (v1::ProduceRequest { request_id: None, ..request(9, "", &["x"]) }, "request_id.seq"),
         (v1::ProduceRequest { request_id: Some(repeat), ..request(9, "", &["x"]) }, "request_id.repeat"),

@@ -22,7 +22,7 @@ async fn a_message_goes_round() {
         headers: BTreeMap::from([("traceparent".into(), "00-1".into())]),
         correlation_id: "c-1".into(),
         reply_to: "replies".into(),
-        available: None,
+        ..Default::default()
     };
     let sent = client.enqueue(enqueue("orders", vec![order.clone(), message("second")])).await.unwrap().into_inner();
     let commit = sent.commit.unwrap();

@@ -18,7 +18,7 @@ async fn open(client: &mut Client) -> u64 {
 }
 
 fn id(session: u64, seq: u64, acked_below: u64) -> Option<v1::RequestId> {
-    Some(v1::RequestId { session, seq, acked_below, repeat: false })
+    Some(v1::RequestId { session, seq, acked_below, ..Default::default() })
 }
 
 fn repeat(id: Option<v1::RequestId>) -> Option<v1::RequestId> {
