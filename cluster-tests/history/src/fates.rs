@@ -195,6 +195,11 @@ impl Fates {
         turns
     }
 
+    /// What is known of a message.
+    pub fn of(&self, id: MessageId) -> Option<Fate> {
+        self.messages.get(&id).copied()
+    }
+
     /// The name of a group.
     pub fn group(&self, number: u32) -> &str {
         self.groups.iter().find(|(_, known)| **known == number).map_or("?", |(name, _)| name)

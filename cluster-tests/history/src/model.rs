@@ -139,8 +139,10 @@ pub struct Model {
     /// The numbers of groups.
     groups: HashMap<Box<str>, Group>,
     group_names: Vec<Box<str>>,
-    /// Lines whose members follow a dead letter: by queue, length and name of the group, as their keys are sorted.
-    following: Undo<(u64, usize, Box<str>), Group, BTreeMap<(u64, usize, Box<str>), Group>>,
+    /// Lines whose members follow a dead letter, in the order in which they began to: queue and group.
+    following: Undo<u64, (u64, Group), BTreeMap<u64, (u64, Group)>>,
+    /// How many lines ever began to follow a dead letter.
+    last_following: u64,
     /// Lines whose dead letter was purged or went with its queue: they are free once a tick has seen that.
     lifted: Vec<(u64, Group, MessageId)>,
     /// Whether a tick left work behind while there were such lines: nobody knows whether it was them.

@@ -52,7 +52,8 @@ impl Model {
         if !lawful || names.len() > QUEUES || !one_namespace {
             return Ok(Applied::Refused(Refusal::new("INVALID")));
         }
-        if !names.iter().any(|name| self.names.contains_key(*name)) {
+        let ids: Vec<u64> = names.iter().filter_map(|name| self.names.get(*name).copied()).collect();
+        if ids.is_empty() {
             return Ok(Applied::Refused(Refusal::new("QUEUE_NOT_FOUND")));
         }
         // Deliveries as the log tells them: place, receive count, and the rest for comparison.
@@ -67,9 +68,7 @@ impl Model {
         let bytes = if asked.bytes == 0 { BYTES } else { asked.bytes };
         let mut scan = Scan { asked: Asked { bytes, ..asked }, count: 0, bytes: 0, met: 0 };
         let (mut g, mut d) = (Vec::new(), Vec::new());
-        'queues: for name in names {
-            // Looked up as its turn comes: an expired message may have made a dead-letter queue.
-            let Some(id) = self.names.get(*name).copied() else { continue };
+        'queues: for id in ids {
             while scan.count < asked.max {
                 let Some((sequence, size)) = self.next(id, &mut scan)? else { break };
                 let number = scan.count as usize;
