@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use anyhow::{bail, ensure};
+use ticketrail_core::command::Target;
 use ticketrail_core::query::{Delivery, MessageInfo, MessageState};
 use ticketrail_core::reply::{Answered, Expired, Handle, Received};
-use ticketrail_core::{Answer, Command, MemView, MessageId, Query, Rejection, Reply, Request, answer};
-use ticketrail_history::format::{self, Applied, AuditLine, Grant, Position, Rid, SettleOutcome, Token};
+use ticketrail_core::{Answer, Command, Effect, Entry, MemView, MessageId, Query, Rejection, Reply, Request, answer};
+use ticketrail_history::format::{self, Applied, AuditLine, Grant, Position, SettleOutcome, Token};
 use ticketrail_history::recorder::JsonLines;
 use ticketrail_history::run;
 use ticketrail_storage::log::RaftLog;
@@ -52,7 +53,7 @@ impl Lines {
         let mut lines = Vec::with_capacity(requests.len());
         for ((request, result), ordinal) in requests.iter().zip(replies).zip(0u32..) {
             let (c, r, replay) = self.one(step, at.lease.0, request, result)?;
-            let rid = request.id.map(|id| Rid { session: id.session, seq: id.seq });
+            let rid = request.id.as_ref().map(words::rid);
             let ab = request.id.map_or(0, |id| id.acked_below);
             lines.push(AuditLine { rid, ab, c, r, replay, ..line(ordinal) });
         }
@@ -75,7 +76,14 @@ impl Lines {
         let replay = reply.replayed.then_some(Position { index: reply.index, ordinal: reply.ordinal });
         let Some(answered) = &reply.answered else { bail!("expected an answer in each reply, but one has none") };
         let applied = match (command, answered) {
+            (Command::Receive(receive), Answered::Received(received)) if receive.auto_ack => {
+                Applied::Taken { d: received.taken.iter().map(words::taken).collect::<anyhow::Result<_>>()? }
+            }
             (_, Answered::Received(received)) => self.granted(step.view, received)?,
+            (_, Answered::Ticked(ticked)) => {
+                let more = step.outcome.effects.contains(&Effect::TickAgain);
+                Applied::Ticked { n: ticked.fired, more }
+            }
             (Command::Expire(expire), Answered::Expired(expired)) => self.expired(step, lease_now, expire, expired)?,
             (Command::DeleteQueue(delete), answered) if !reply.replayed => {
                 self.removed.extend(delete.queue.as_ref().and_then(|name| step.before.removed.get(name)));
@@ -144,10 +152,12 @@ impl Lines {
             let answered = answer(step.view, &Query::Get(id))?;
             let Answer::Message(message) = answered else { bail!("expected a message, but got {answered:?}") };
             let outcome = match message {
-                None => SettleOutcome::Purged,
+                None => SettleOutcome::Gone,
                 Some(message) if message.place.queue.0 != named.queue => {
                     SettleOutcome::Dead { seq: message.place.sequence, q: message.place.queue.0 }
                 }
+                // Put at another time by the rest of the entry.
+                Some(message) if is_moved(step.entry, &message) => SettleOutcome::Unseen,
                 Some(MessageInfo { state: MessageState::Delayed, due: Some(due), .. }) => {
                     SettleOutcome::Delayed { due: due.0 }
                 }
@@ -159,6 +169,20 @@ impl Lines {
         ensure!(got as u64 == u64::from(expected), "expected {expected} leases to have run out, but found {got}");
         Ok(Applied::Expired { l })
     }
+}
+
+/// Whether some request of an entry puts a message at another time.
+fn is_moved(entry: &Entry, message: &MessageInfo) -> bool {
+    let commits = entry.requests.iter().filter_map(|request| match &request.command {
+        Some(Command::Commit(commit)) => Some(commit),
+        _ => None,
+    });
+    let names = |target: &Target| match &target.id {
+        Some(id) => id.message_id() == Some(message.id),
+        None => target.queue.as_ref() == Some(&message.queue) && target.dedup_id == message.dedup_id,
+    };
+    let mut moved = commits.flat_map(|commit| &commit.reschedule);
+    moved.any(|time| time.target.as_ref().is_some_and(names))
 }
 
 /// Writes the applied requests of a log, which must hold all entries from the first on, up to `last`, into a run's

@@ -195,6 +195,11 @@ impl Fates {
         turns
     }
 
+    /// What is known of a message.
+    pub fn of(&self, id: MessageId) -> Option<Fate> {
+        self.messages.get(&id).copied()
+    }
+
     /// The name of a group.
     pub fn group(&self, number: u32) -> &str {
         self.groups.iter().find(|(_, known)| **known == number).map_or("?", |(name, _)| name)
@@ -278,7 +283,7 @@ impl Fates {
             SettleOutcome::Expired if on_expired == Some(Remains::DeadLetter) => Event::Left,
             SettleOutcome::Expired => Event::Ended("expired"),
             SettleOutcome::Readied => Event::Back { waits: false },
-            SettleOutcome::Delayed { .. } => Event::Back { waits: true },
+            SettleOutcome::Delayed { .. } | SettleOutcome::Unseen => Event::Back { waits: true },
             SettleOutcome::Dead { seq, q } => {
                 let by_time =
                     how != Verdict::Reject && fate.is_some_and(|fate| fate.expires != 0 && now >= fate.expires);

@@ -133,7 +133,7 @@ fn after(outcome: &SettleOutcome) -> LeaseState {
         | SettleOutcome::Expired
         | SettleOutcome::Dropped
         | SettleOutcome::Gone => LeaseState::Gone,
-        SettleOutcome::Delayed { .. } | SettleOutcome::Readied => LeaseState::Back,
+        SettleOutcome::Delayed { .. } | SettleOutcome::Readied | SettleOutcome::Unseen => LeaseState::Back,
         SettleOutcome::Extended { .. } | SettleOutcome::No(_) => LeaseState::Live,
     }
 }

@@ -773,7 +773,7 @@ impl Story {
                 SettleOutcome::Purged => SettledTold::Purged,
                 SettleOutcome::Expired => SettledTold::Expired,
                 SettleOutcome::Dropped => SettledTold::Dropped,
-                SettleOutcome::Gone => SettledTold::Gone,
+                SettleOutcome::Gone | SettleOutcome::Unseen => SettledTold::Gone,
                 SettleOutcome::No(refusal) => SettledTold::No(self.refused(refusal)),
             };
         }

@@ -32,6 +32,8 @@ impl Ended {
             why: info.reason.clone(),
             rc: info.metadata.get("receive_count").and_then(|count| count.parse().ok()),
             part: part(&info.metadata),
+            bound: info.metadata.get("bound").cloned(),
+            again: None,
             text: status.message().to_owned(),
         };
         Self::said(refusal)
@@ -46,7 +48,8 @@ impl Ended {
             | reason::RATE_LIMITED
             | reason::DISK_LOW
             | reason::SESSION_WINDOW
-            | reason::SESSIONS_FULL => Ended::Nothing(refusal),
+            | reason::SESSIONS_FULL
+            | reason::REQUEST_IDS_FULL => Ended::Nothing(refusal),
             reason::SESSION_EXPIRED => Ended::NoSession(refusal),
             reason::UNKNOWN_OUTCOME | reason::BROKEN | reason::TIMEOUT => Ended::Unknown(refusal),
             _ => Ended::Refused(refusal),
@@ -63,11 +66,13 @@ impl Ended {
     }
 }
 
-/// `s0` for the first lease of a commit, `e0` for its first message.
+/// `s0` for the first lease of a commit, `c0` for its first cancel, `t0` for its first new time, `e0` for its first message.
 fn part(metadata: &std::collections::HashMap<String, String>) -> Option<String> {
     let letter = match metadata.get("part")?.as_str() {
         "settle" => 's',
         "enqueue" => 'e',
+        "cancel" => 'c',
+        "reschedule" => 't',
         _ => return None,
     };
     Some(format!("{letter}{}", metadata.get("index")?))

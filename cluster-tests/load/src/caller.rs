@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use ticketrail_history::Recorder;
 use ticketrail_history::format::{
-    Answer, Call, Delivery, EnqueueOutcome, EnqueuePart, Kind, NewMessage, Op, QueueName, Refusal, Rid, Settings,
-    Settle, SettleOutcome, Stats, Token, Told, Verdict, body, fingerprint,
+    Answer, Call, CancelOutcome, Delivery, EnqueueOutcome, EnqueuePart, Kind, NewMessage, NewTime, Op, Output,
+    QueueName, Refusal, Rid, Settings, Settle, SettleOutcome, Stats, Target, TimeOutcome, Token, Told, Verdict, body,
+    fingerprint,
 };
 use ticketrail_proto::reason;
 use ticketrail_proto::v1;
@@ -89,6 +90,8 @@ pub struct Caller {
     at: usize,
     session: Option<Session>,
     patience: Patience,
+    /// How many of a hundred changes have an id of their own instead of a session's number.
+    free: u8,
     rng: fastrand::Rng,
 }
 
@@ -115,22 +118,39 @@ pub struct Part {
     pub token: Bytes,
     /// What becomes of it.
     pub verdict: Verdict,
+    /// What came of it, of an ack; empty: nothing.
+    pub output: Bytes,
+}
+
+/// What one commit asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Parts {
+    /// Leases to settle.
+    pub settle: Vec<Part>,
+    /// Messages to cancel.
+    pub cancel: Vec<Target>,
+    /// Messages to put at another time.
+    pub reschedule: Vec<NewTime>,
+    /// Messages to enqueue: queue, message and body.
+    pub enqueue: Vec<(String, NewMessage, Bytes)>,
 }
 
 impl Part {
     fn recorded(&self) -> Settle {
-        Settle { tok: Token::of(&self.token), how: self.verdict }
+        let out = Output { h: fingerprint(&self.output), n: self.output.len() as u64 };
+        let out = (self.verdict == Verdict::Ack && !self.output.is_empty()).then_some(out);
+        Settle { tok: Token::of(&self.token), how: self.verdict, out }
     }
 }
 
 impl Caller {
     /// Client number `number`. Its choices follow from `seed`. To be called where it runs.
-    pub(crate) fn new(shared: Arc<Shared>, number: u32, patience: Patience, seed: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, number: u32, patience: Patience, free: u8, seed: u64) -> Self {
         let channels = (0..shared.nodes).map(|node| (shared.dial)(number, node)).collect();
         let name = shared.names.fetch_add(1, Ordering::Relaxed);
         let rng = fastrand::Rng::with_seed(seed);
         let at = number as usize % shared.nodes.max(1);
-        Self { shared, name, channels, at, session: None, patience, rng }
+        Self { shared, name, channels, at, session: None, patience, free, rng }
     }
 
     /// The source of its choices.
@@ -143,7 +163,7 @@ impl Caller {
         let v = self.shared.values.fetch_add(1, Ordering::Relaxed);
         let body = body::make(v, bytes);
         let d = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        (NewMessage { v, h: fingerprint(&body), n: body.len() as u64, d, at: 0 }, body.into())
+        (NewMessage { d, ..NewMessage::plain(v, fingerprint(&body), body.len() as u64) }, body.into())
     }
 
     /// Makes a queue. One that is there already is not an error.
@@ -172,8 +192,8 @@ impl Caller {
         messages: &[(NewMessage, Bytes)],
     ) -> Result<Vec<EnqueueOutcome>, Ended> {
         let wire: Vec<_> = messages.iter().map(|(message, body)| wire::new_message(body.clone(), message)).collect();
-        let call =
-            Call::Enqueue { q: QueueName::new("", queue), m: messages.iter().map(|(message, _)| *message).collect() };
+        let m = messages.iter().map(|(message, _)| message.clone()).collect();
+        let call = Call::Enqueue { q: QueueName::new("", queue), m, all: false };
         let make = |id, _| v1::EnqueueRequest {
             request_id: Some(id),
             queue: queue.to_owned(),
@@ -188,28 +208,34 @@ impl Caller {
         self.shared.writes.tick();
         let accepted = outcomes.iter().filter(|outcome| matches!(outcome, EnqueueOutcome::In { .. })).count();
         self.shared.tally.see("messages", accepted);
+        let duplicates = outcomes.iter().filter(|outcome| matches!(outcome, EnqueueOutcome::In { dup: true, .. }));
+        self.shared.tally.see("duplicates", duplicates.count());
         Ok(outcomes)
     }
 
-    /// Leases messages.
+    /// Leases messages of queues, in order of preference.
     pub async fn receive(
         &mut self,
-        queue: &str,
+        queues: &[String],
         max: u32,
         wait: Duration,
         lease: Duration,
     ) -> Result<Vec<Held>, Ended> {
         let since = Instant::now();
+        let (queue, more) = split(queues);
         let call = Call::Receive {
             q: QueueName::new("", queue),
+            then: more.iter().map(|queue| QueueName::new("", queue)).collect(),
             max,
             wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             lease: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+            auto: false,
         };
         let worker = format!("client {}", self.name);
         let make = |id, left: Duration| v1::ReceiveRequest {
             request_id: Some(id),
             queue: queue.to_owned(),
+            more_queues: more.to_vec(),
             max_messages: max,
             wait: Some(wire::duration(left)),
             lease: (!lease.is_zero()).then(|| wire::duration(lease)),
@@ -217,7 +243,8 @@ impl Caller {
             ..Default::default()
         };
         let read = |response: v1::ReceiveResponse| {
-            let deliveries = response.deliveries.into_iter().map(wire::delivery).collect::<Result<Vec<_>, _>>()?;
+            let read = |delivery| wire::delivery(delivery, !more.is_empty());
+            let deliveries = response.deliveries.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
             let d = deliveries.iter().map(|(delivery, _)| delivery.clone()).collect();
             let told = wire::told(response.commit, response.origin, Answer::Received { d });
             Ok((told, deliveries))
@@ -228,6 +255,73 @@ impl Caller {
         tally.see("redeliveries", deliveries.iter().filter(|(delivery, _)| delivery.rc > 1).count());
         tally.see("dead", deliveries.iter().filter(|(delivery, _)| delivery.dead.is_some()).count());
         Ok(deliveries.into_iter().map(|(delivery, token)| Held { delivery, token, since }).collect())
+    }
+
+    /// Takes messages of a queue at most once: they are acked as they are received. Returns how many came.
+    pub async fn take(&mut self, queue: &str, max: u32, wait: Duration) -> Result<usize, Ended> {
+        let call = Call::Receive {
+            q: QueueName::new("", queue),
+            then: Vec::new(),
+            max,
+            wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            lease: 0,
+            auto: true,
+        };
+        let worker = format!("client {}", self.name);
+        let make = |id, left: Duration| v1::ReceiveRequest {
+            request_id: Some(id),
+            queue: queue.to_owned(),
+            max_messages: max,
+            wait: Some(wire::duration(left)),
+            worker: worker.clone(),
+            auto_ack: true,
+            ..Default::default()
+        };
+        let read = |response: v1::ReceiveResponse| {
+            let d = response.deliveries.into_iter().map(|delivery| wire::taken(delivery, false));
+            let d = d.collect::<Result<Vec<_>, _>>()?;
+            let count = d.len();
+            Ok((wire::told(response.commit, response.origin, Answer::Taken { d }), count))
+        };
+        let count = self.change(call, wait, make, receive, read).await?;
+        self.shared.tally.see("taken", count);
+        Ok(count)
+    }
+
+    /// Takes messages away before anybody receives them, each by itself.
+    pub async fn cancel(&mut self, targets: &[Target]) -> Result<Vec<CancelOutcome>, Ended> {
+        let call = Call::Cancel { c: targets.to_vec() };
+        let make = |id, _| v1::CancelRequest {
+            request_id: Some(id),
+            targets: targets.iter().map(wire::target).collect(),
+            ..Default::default()
+        };
+        let read = |response: v1::CancelResponse| {
+            let c = response.results.into_iter().map(wire::cancel_result).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Cancelled { c: c.clone() }), c))
+        };
+        let outcomes = self.change(call, Duration::ZERO, make, cancel, read).await?;
+        let cancelled = outcomes.iter().filter(|outcome| matches!(outcome, CancelOutcome::Cancelled { .. }));
+        self.shared.tally.see("cancelled", cancelled.count());
+        Ok(outcomes)
+    }
+
+    /// Makes messages ready at another time, each by itself.
+    pub async fn reschedule(&mut self, times: &[NewTime]) -> Result<Vec<TimeOutcome>, Ended> {
+        let call = Call::Reschedule { t: times.to_vec() };
+        let make = |id, _| v1::RescheduleRequest {
+            request_id: Some(id),
+            messages: times.iter().map(wire::new_time).collect(),
+            ..Default::default()
+        };
+        let read = |response: v1::RescheduleResponse| {
+            let t = response.results.into_iter().map(wire::reschedule_result).collect::<Result<Vec<_>, _>>()?;
+            Ok((wire::told(response.commit, None, Answer::Rescheduled { t: t.clone() }), t))
+        };
+        let outcomes = self.change(call, Duration::ZERO, make, reschedule, read).await?;
+        let moved = outcomes.iter().filter(|outcome| matches!(outcome, TimeOutcome::Moved { .. }));
+        self.shared.tally.see("rescheduled", moved.count());
+        Ok(outcomes)
     }
 
     /// Settles leases, each by itself. None of them may be an extension.
@@ -249,7 +343,8 @@ impl Caller {
     /// Extends leases, each by itself, to end `lease` from when it is applied.
     pub async fn extend(&mut self, tokens: &[Bytes], lease: Duration) -> Result<Vec<SettleOutcome>, Ended> {
         let how = Verdict::Extend { lease: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX) };
-        let call = Call::Settle { s: tokens.iter().map(|token| Settle { tok: Token::of(token), how }).collect() };
+        let call =
+            Call::Settle { s: tokens.iter().map(|token| Settle { tok: Token::of(token), how, out: None }).collect() };
         let make = |id, _| v1::ExtendRequest {
             request_id: Some(id),
             extensions: tokens
@@ -266,18 +361,25 @@ impl Caller {
         Ok(outcomes)
     }
 
-    /// Settles leases and puts messages on queues, all or nothing.
-    pub async fn commit(
-        &mut self,
-        parts: &[Part],
-        enqueues: &[(String, NewMessage, Bytes)],
-    ) -> Result<Vec<SettleOutcome>, Ended> {
-        let e = enqueues.iter().map(|(queue, m, _)| EnqueuePart { q: QueueName::new("", queue), m: *m }).collect();
-        let call = Call::Commit { s: parts.iter().map(Part::recorded).collect(), e };
+    /// Settles leases, cancels and reschedules messages and puts messages on queues, all or nothing. Returns what became of
+    /// the messages.
+    pub async fn commit(&mut self, parts: &Parts) -> Result<Vec<EnqueueOutcome>, Ended> {
+        let enqueue =
+            |(queue, m, _): &(String, NewMessage, Bytes)| EnqueuePart { q: QueueName::new("", queue), m: m.clone() };
+        let call = Call::Commit {
+            s: parts.settle.iter().map(Part::recorded).collect(),
+            c: parts.cancel.clone(),
+            t: parts.reschedule.clone(),
+            e: parts.enqueue.iter().map(enqueue).collect(),
+            alone: false,
+        };
         let make = |id, _| v1::CommitRequest {
             request_id: Some(id),
-            settle: parts.iter().map(wire::settle_part).collect(),
-            enqueue: enqueues
+            settle: parts.settle.iter().map(wire::settle_part).collect(),
+            cancel: parts.cancel.iter().map(wire::target).collect(),
+            reschedule: parts.reschedule.iter().map(wire::new_time).collect(),
+            enqueue: parts
+                .enqueue
                 .iter()
                 .map(|(queue, message, body)| v1::EnqueuePart {
                     queue: queue.clone(),
@@ -288,22 +390,26 @@ impl Caller {
         };
         let read = |response: v1::CommitResponse| {
             let s = response.settled.into_iter().map(wire::settled_part).collect::<Result<Vec<_>, _>>()?;
+            let c = response.cancelled.into_iter().map(wire::cancel_result).collect::<Result<Vec<_>, _>>()?;
+            let t = response.rescheduled.into_iter().map(wire::reschedule_result).collect::<Result<Vec<_>, _>>()?;
             let e = response.enqueued.into_iter().map(wire::enqueued).collect::<Result<Vec<_>, _>>()?;
-            Ok((wire::told(response.commit, None, Answer::Committed { s: s.clone(), e }), s))
+            let answer = Answer::Committed { s: s.clone(), c, t, e: e.clone() };
+            Ok((wire::told(response.commit, None, answer), (s, e)))
         };
-        let outcome = self.change(call, Duration::ZERO, make, commit, read).await;
-        match &outcome {
-            Ok(outcomes) => {
+        match self.change(call, Duration::ZERO, make, commit, read).await {
+            Ok((settled, enqueued)) => {
                 self.shared.writes.tick();
-                self.shared.tally.see("children", enqueues.len());
-                self.saw(outcomes);
+                self.shared.tally.see("children", parts.enqueue.len());
+                self.saw(&settled);
+                Ok(enqueued)
             }
-            Err(Ended::Refused(refusal)) if refusal.why == reason::LEASE_LOST => {
-                self.shared.tally.see("leases_lost", 1);
+            Err(ended) => {
+                if matches!(&ended, Ended::Refused(refusal) if refusal.why == reason::LEASE_LOST) {
+                    self.shared.tally.see("leases_lost", 1);
+                }
+                Err(ended)
             }
-            Err(Ended::Refused(_) | Ended::Nothing(_) | Ended::NoSession(_) | Ended::Unknown(_)) => {}
         }
-        outcome
     }
 
     /// A queue's figures; `None`: no such queue.
@@ -342,13 +448,24 @@ impl Caller {
     where
         Sent: Future<Output = Result<Response<Resp>, Status>>,
     {
-        let session = self.session().await?;
-        let seq = session.next;
-        session.next += 1;
-        let rid = Rid { session: session.id, seq };
+        let rid = if self.rng.u8(0..100) < self.free {
+            Rid::token(self.rng.u64(..), self.rng.u64(..))
+        } else {
+            let session = self.session().await?;
+            let seq = session.next;
+            session.next += 1;
+            Rid::of(session.id, seq)
+        };
         let make = |repeat, left| {
-            // One call at a time: all before it are over.
-            make(v1::RequestId { session: rid.session, seq: rid.seq, acked_below: rid.seq, repeat }, left)
+            let Rid { session, seq, free } = rid;
+            let id = if free {
+                let token = [session.to_be_bytes(), seq.to_be_bytes()].concat();
+                v1::RequestId { token: token.into(), repeat, ..Default::default() }
+            } else {
+                // One call at a time: all before it are over.
+                v1::RequestId { session, seq, acked_below: seq, repeat, ..Default::default() }
+            };
+            make(id, left)
         };
         self.attempts(Some(rid), call, wait, make, send, read).await
     }
@@ -496,6 +613,11 @@ impl Caller {
     }
 }
 
+/// The first of some queues, and the others.
+fn split(queues: &[String]) -> (&str, &[String]) {
+    queues.split_first().map_or(("", &[]), |(first, more)| (first, more))
+}
+
 type Answered<T> = Result<Response<T>, Status>;
 
 async fn open_session(to: Channel, request: Request<v1::OpenSessionRequest>) -> Answered<v1::OpenSessionResponse> {
@@ -508,6 +630,14 @@ async fn enqueue(to: Channel, request: Request<v1::EnqueueRequest>) -> Answered<
 
 async fn receive(to: Channel, request: Request<v1::ReceiveRequest>) -> Answered<v1::ReceiveResponse> {
     QueueServiceClient::new(to).receive(request).await
+}
+
+async fn cancel(to: Channel, request: Request<v1::CancelRequest>) -> Answered<v1::CancelResponse> {
+    QueueServiceClient::new(to).cancel(request).await
+}
+
+async fn reschedule(to: Channel, request: Request<v1::RescheduleRequest>) -> Answered<v1::RescheduleResponse> {
+    QueueServiceClient::new(to).reschedule(request).await
 }
 
 async fn settle(to: Channel, request: Request<v1::SettleRequest>) -> Answered<v1::SettleResponse> {

@@ -2,7 +2,8 @@
 //! are handed in, they tell time by `tokio::time` alone, and all that they choose follows from a seed. A map of the house:
 //!
 //! - [`Caller`] makes one call at a time, over its attempts, and records it; `attempt` says what an attempt's end means;
-//! - [`Plan`] says what is done, [`Load`] makes the clients of it: `producer`, `worker`, and one that looks; `at_work`
+//! - [`Plan`] says what is done, [`Load`] makes the clients of it: `producer`, `worker`, and one that looks; `shape` gives
+//!   messages what not all have; `at_work`
 //!   counts those whose calls may still put something on a queue;
 //! - [`Meter`] measures for how long nobody could write; `wire` translates.
 
@@ -15,12 +16,13 @@ mod meter;
 mod plan;
 mod poll;
 mod producer;
+mod shape;
 mod tally;
 mod wire;
 mod worker;
 
 pub use attempt::Ended;
-pub use caller::{Caller, Dial, Patience};
+pub use caller::{Caller, Dial, Part, Parts, Patience};
 pub use load::{Client, Load, Phase};
 pub use meter::Meter;
 pub use plan::{Mix, Plan};

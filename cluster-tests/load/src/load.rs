@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ticketrail_history::Recorder;
-use ticketrail_history::format::Settings;
+use ticketrail_history::format::{OnGroup, Remains, Settings};
 use tokio::sync::watch;
 
 use crate::at_work::{AtWork, Shift};
@@ -73,7 +73,7 @@ impl Load {
             let (shared, plan, phases, seed) = (shared.clone(), plan.clone(), phases.clone(), rng.u64(..));
             let (ready, at_work) = (ready.clone(), at_work.clone());
             let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-                let mut caller = Caller::new(shared, number, plan.patience.clone(), seed);
+                let mut caller = Caller::new(shared, number, plan.patience.clone(), plan.mix.free, seed);
                 match role {
                     Role::Looker { tell, made } => {
                         make_queues(&mut caller, &plan, &phases).await;
@@ -120,7 +120,7 @@ impl Load {
 
     /// One more client, for calls beside the load.
     pub fn caller(&self, number: u32, plan: &Plan, seed: u64) -> Caller {
-        Caller::new(self.shared.clone(), number, plan.patience.clone(), seed)
+        Caller::new(self.shared.clone(), number, plan.patience.clone(), plan.mix.free, seed)
     }
 }
 
@@ -129,9 +129,10 @@ async fn begins(mut ready: watch::Receiver<bool>) -> bool {
     ready.wait_for(|made| *made).await.is_ok()
 }
 
-/// The queue that a worker serves: six in ten the first, two the next, one each of the dead-letter queues.
+/// The queue that a worker serves: five in ten the first, two the next, one each of the dead-letter queues and that whose
+/// messages are taken at most once.
 fn queue_of(plan: &Plan, number: u32) -> String {
-    let shares: BTreeMap<u32, usize> = [(6, 1), (7, 1), (8, 2), (9, 3)].into();
+    let shares: BTreeMap<u32, usize> = [(5, 4), (6, 1), (7, 1), (8, 2), (9, 3)].into();
     let at = shares.get(&(number % 10)).copied().unwrap_or(0);
     plan.queues().swap_remove(at)
 }
@@ -144,9 +145,12 @@ async fn make_queues(caller: &mut Caller, plan: &Plan, phase: &watch::Receiver<P
         max_attempts: Some(plan.max_attempts),
         base: ms(plan.backoff.0),
         cap: ms(plan.backoff.1),
+        dedup: ms(plan.dedup_window),
         ..Settings::default()
     };
-    for queue in [plan.queue.clone(), plan.next()] {
+    let first = Settings { on_group: Some(OnGroup::Block), retain: Some(10_000), ..settings.clone() };
+    let next = Settings { on_group: Some(OnGroup::Follow), on_expired: Some(Remains::DeadLetter), ..settings.clone() };
+    for (queue, settings) in [(plan.queue.clone(), first), (plan.next(), next), (plan.once(), settings)] {
         while *phase.borrow() != Phase::Stop && caller.create(&queue, settings.clone()).await.is_err() {
             pause(plan.look).await;
         }

@@ -10,7 +10,7 @@ use crate::caller::Patience;
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The queue that producers fill. `<queue>.next` takes what workers enqueue as they ack, and both have their
-    /// dead-letter queues.
+    /// dead-letter queues; what is in `<queue>.once` is taken at most once.
     pub queue: String,
     /// Clients that enqueue, one call at a time each.
     pub producers: u32,
@@ -38,6 +38,14 @@ pub struct Plan {
     pub max_attempts: u32,
     /// The base and the cap of the backoff.
     pub backoff: (Duration, Duration),
+    /// Groups with many members, and with few.
+    pub groups: (u32, u32),
+    /// Dedup ids that all producers share.
+    pub dedup_ids: u32,
+    /// For how long the queues remember dedup ids, at least 1 s.
+    pub dedup_window: Duration,
+    /// Times to live, where a message has one.
+    pub ttl: Range<Duration>,
     /// What becomes of messages.
     pub mix: Mix,
     /// How long calls are tried.
@@ -51,7 +59,29 @@ pub struct Mix {
     pub batches: u8,
     /// Of the messages: delayed.
     pub delayed: u8,
-    /// Of the deliveries: acked in a commit that enqueues a follower.
+    /// Of the messages: in a group, one in two in one with many members.
+    pub grouped: u8,
+    /// Of the messages: with a priority of their own.
+    pub prioritized: u8,
+    /// Of the messages: with a dedup id that others have too.
+    pub deduplicated: u8,
+    /// Of the messages: with a time to live.
+    pub expiring: u8,
+    /// Of the messages: with a retry policy of their own.
+    pub policies: u8,
+    /// Of the calls of producers: to the queue whose messages are taken at most once.
+    pub once: u8,
+    /// Of the calls of producers: followed by the cancel of a delayed message of their own.
+    pub cancels: u8,
+    /// Of the calls of producers: followed by a new time for a delayed message of their own.
+    pub reschedules: u8,
+    /// Of the receives: from two queues.
+    pub pairs: u8,
+    /// Of the acks: with an output.
+    pub outputs: u8,
+    /// Of the changes: with an id of their own instead of a session's number.
+    pub free: u8,
+    /// Of the deliveries: acked in a commit that enqueues a follower, and cancels or reschedules an earlier one.
     pub commits: u8,
     /// Failed, worth another attempt.
     pub retries: u8,
@@ -72,6 +102,17 @@ impl Default for Mix {
         Self {
             batches: 10,
             delayed: 10,
+            grouped: 20,
+            prioritized: 20,
+            deduplicated: 5,
+            expiring: 5,
+            policies: 3,
+            once: 5,
+            cancels: 4,
+            reschedules: 4,
+            pairs: 15,
+            outputs: 20,
+            free: 5,
             commits: 10,
             retries: 6,
             rejects: 1,
@@ -100,6 +141,10 @@ impl Default for Plan {
             look: Duration::from_millis(500),
             max_attempts: 4,
             backoff: (Duration::from_millis(200), Duration::from_secs(2)),
+            groups: (4, 200),
+            dedup_ids: 100,
+            dedup_window: Duration::from_secs(5),
+            ttl: Duration::from_millis(300)..Duration::from_secs(4),
             mix: Mix::default(),
             patience: Patience::default(),
         }
@@ -112,10 +157,15 @@ impl Plan {
         format!("{}.next", self.queue)
     }
 
+    /// The queue whose messages are taken at most once.
+    pub fn once(&self) -> String {
+        format!("{}.once", self.queue)
+    }
+
     /// All queues, the busiest first.
     pub fn queues(&self) -> Vec<String> {
         let (first, next) = (self.queue.clone(), self.next());
-        let dead = [format!("{first}.dlq"), format!("{next}.dlq")];
-        [first, next].into_iter().chain(dead).collect()
+        let rest = [format!("{first}.dlq"), format!("{next}.dlq"), self.once()];
+        [first, next].into_iter().chain(rest).collect()
     }
 }

@@ -38,8 +38,8 @@ impl Tally {
         self.lock().calls.get(&kind).copied().unwrap_or_default()
     }
 
-    /// What was seen so often: `messages` enqueued, `deliveries`, `redeliveries`, `dead`, `acked`, `children`,
-    /// `leases_lost`, `overruns`, `silent`.
+    /// What was seen so often: `messages` enqueued, `duplicates` of them, `deliveries`, `redeliveries`, `dead`, `acked`,
+    /// `taken` at most once, `cancelled`, `rescheduled`, `children`, `leases_lost`, `overruns`, `silent`.
     pub fn seen(&self, name: &str) -> u64 {
         self.lock().seen.get(name).copied().unwrap_or(0)
     }

@@ -8,11 +8,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::at_work::Shift;
-use crate::caller::{Caller, Held, Part};
+use crate::caller::{Caller, Held, Part, Parts};
 use crate::load::Phase;
 use crate::plan::Plan;
 use crate::poll::pause;
-use crate::producer::between;
+use crate::producer::{between, message};
+use crate::shape::Own;
 
 /// How long a worker waits where it could not receive.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -34,14 +35,9 @@ struct Late {
 }
 
 /// Receives from `queue` and settles, until all is over. While the load is drained, it acks whatever comes.
-pub(crate) async fn run(
-    mut caller: Caller,
-    plan: Plan,
-    queue: String,
-    phase: watch::Receiver<Phase>,
-    shift: Shift,
-) {
+pub(crate) async fn run(mut caller: Caller, plan: Plan, queue: String, phase: watch::Receiver<Phase>, shift: Shift) {
     let mut late: Vec<Late> = Vec::new();
+    let mut own = Own::default();
     let mut shift = Some(shift);
     loop {
         let now = *phase.borrow();
@@ -53,24 +49,36 @@ pub(crate) async fn run(
         }
         overrun(&mut caller, &mut late).await;
         let max = caller.rng().u32(1..=plan.max.max(1));
-        let Ok(held) = caller.receive(&queue, max, plan.wait, plan.lease).await else {
+        if queue == plan.once() {
+            if caller.take(&queue, max, plan.wait).await.is_err() {
+                pause(AGAIN).await;
+            }
+            continue;
+        }
+        let mut queues = vec![queue.clone()];
+        if caller.rng().u8(0..100) < plan.mix.pairs {
+            // Another queue behind its own, but the one whose messages are taken at most once.
+            let others: Vec<String> =
+                plan.queues().into_iter().filter(|other| *other != queue && *other != plan.once()).collect();
+            queues.extend(others.get(caller.rng().usize(0..others.len().max(1))).cloned());
+        }
+        let Ok(held) = caller.receive(&queues, max, plan.wait, plan.lease).await else {
             pause(AGAIN).await;
             continue;
         };
         if now == Phase::Drain {
-            let parts: Vec<_> =
-                held.iter().map(|held| Part { token: held.token.clone(), verdict: Verdict::Ack }).collect();
+            let parts: Vec<_> = held.iter().map(|held| acked(held.token.clone())).collect();
             if !parts.is_empty() {
                 // Whatever it ends with is recorded; what is not settled comes again.
                 let _ = caller.settle(&parts).await;
             }
             continue;
         }
-        work(&mut caller, &plan, held, &mut late).await;
+        work(&mut caller, &plan, held, &mut late, &mut own).await;
     }
 }
 
-async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<Late>) {
+async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<Late>, own: &mut Own) {
     let mut parts = Vec::new();
     for held in held {
         pause(between(&plan.work, caller.rng())).await;
@@ -79,13 +87,12 @@ async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<
             let _ = caller.extend(std::slice::from_ref(&held.token), plan.lease).await;
         }
         match fate(plan, held.delivery.dead.is_some(), caller.rng()) {
-            Fate::Settle(verdict) => parts.push(Part { token: held.token, verdict }),
-            Fate::Commit => {
-                let part = Part { token: held.token, verdict: Verdict::Ack };
-                let bytes = caller.rng().usize(plan.body.clone());
-                let (message, body) = caller.message(bytes, Duration::ZERO);
-                let _ = caller.commit(&[part], &[(plan.next(), message, body)]).await;
+            Fate::Settle(verdict) => {
+                let speaks = verdict == Verdict::Ack && caller.rng().u8(0..100) < plan.mix.outputs;
+                let output = if speaks { Bytes::copy_from_slice(&held.delivery.v.to_be_bytes()) } else { Bytes::new() };
+                parts.push(Part { token: held.token, verdict, output });
             }
+            Fate::Commit => commit(caller, plan, held.token, own).await,
             Fate::Silent => caller.see("silent"),
             Fate::Overrun => {
                 caller.see("overruns");
@@ -98,13 +105,33 @@ async fn work(caller: &mut Caller, plan: &Plan, held: Vec<Held>, late: &mut Vec<
     }
 }
 
+/// Acks in a commit that enqueues a follower, and now and then cancels an earlier one or puts it at another time.
+async fn commit(caller: &mut Caller, plan: &Plan, token: Bytes, own: &mut Own) {
+    let next = plan.next();
+    let (message, body) = message(caller, plan, &next);
+    let mut parts = Parts { settle: vec![acked(token)], ..Parts::default() };
+    match caller.rng().u8(0..4) {
+        0 => parts.cancel.extend(own.take(caller.rng())),
+        1 => parts.reschedule.extend(own.move_one(plan, caller.rng())),
+        _ => {}
+    }
+    parts.enqueue.push((next.clone(), message.clone(), body));
+    // Whatever it ends with is recorded; what is not settled comes again.
+    if let Ok(outcomes) = caller.commit(&parts).await {
+        for outcome in &outcomes {
+            own.note(&next, &message, outcome, caller.rng());
+        }
+    }
+}
+
+fn acked(token: Bytes) -> Part {
+    Part { token, verdict: Verdict::Ack, output: Bytes::new() }
+}
+
 /// Settles what is due to be settled too late.
 async fn overrun(caller: &mut Caller, late: &mut Vec<Late>) {
     let now = Instant::now();
-    let parts: Vec<_> = late
-        .extract_if(.., |late| late.due <= now)
-        .map(|late| Part { token: late.token, verdict: Verdict::Ack })
-        .collect();
+    let parts: Vec<_> = late.extract_if(.., |late| late.due <= now).map(|late| acked(late.token)).collect();
     if !parts.is_empty() {
         let _ = caller.settle(&parts).await;
     }

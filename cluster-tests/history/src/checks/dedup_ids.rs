@@ -44,6 +44,10 @@ impl Check for DedupIds {
                     let key = (fate.queue, dedup.clone());
                     if let Some((first, remembered)) = self.known.get(&key).copied() {
                         let holds = match self.fates.get(&first).copied().unwrap_or(Ended::Unsure) {
+                            // It may have followed a dead letter of its group, which no line of the log tells.
+                            Ended::Not { .. } if !at.fates.of(first).is_some_and(|fate| is_there(fate.state)) => {
+                                now < remembered
+                            }
                             Ended::Not { expires } => expires == 0 || now < expires || now < remembered,
                             Ended::Finished => now < remembered,
                             Ended::Freed | Ended::Unsure => false,
@@ -174,6 +178,11 @@ fn forgotten(case: &Case, queue: u32, dedup: &str, id: MessageId, asked: u32, ou
             story.name(asked)
         )
     });
+}
+
+/// Whether a message is in its queue for certain.
+fn is_there(state: Doing) -> bool {
+    matches!(state, Doing::Here | Doing::Leased)
 }
 
 impl DedupIds {

@@ -40,7 +40,8 @@ impl Check for Fencing {
                 | SettleOutcome::Purged
                 | SettleOutcome::Expired
                 | SettleOutcome::Dropped
-                | SettleOutcome::Gone => out.expect(live, || {
+                | SettleOutcome::Gone
+                | SettleOutcome::Unseen => out.expect(live, || {
                     format!("at position {cp}{}: {how:?} took effect ({outcome:?}), but the lease was over", whose())
                 }),
             }

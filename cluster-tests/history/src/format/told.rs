@@ -300,6 +300,8 @@ pub enum SettleOutcome {
     Dropped,
     /// Of a lease that ran out: the message is not there after the entry; why, the log does not tell.
     Gone,
+    /// Of a lease that ran out: the message is there, but the rest of the entry put it at another time.
+    Unseen,
     /// Nothing happened.
     No(Refusal),
 }

@@ -92,10 +92,6 @@ impl Model {
                 }
                 let new_lane = if returned.is_none() { lane | 0x10 } else { lane };
                 self.timers.set(Timer::message(due, at, new_lane, sequence));
-                if expires != 0 && new_lane != lane {
-                    self.timers.drop(Timer::expiry(expires, at, lane, sequence), now);
-                    self.timers.set(Timer::expiry(expires, at, new_lane, sequence));
-                }
             }
             State::Delayed { due: before } => {
                 self.timers.drop(Timer::message(before, at, lane, sequence), now);

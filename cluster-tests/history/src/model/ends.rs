@@ -58,7 +58,7 @@ impl Model {
             self.join(at, sequence)?;
         }
         if expires != 0 {
-            self.timers.set(Timer::expiry(expires, at, lane, sequence));
+            self.timers.set(Timer::expiry(expires, id));
         }
         Ok((sequence, id))
     }
@@ -96,7 +96,7 @@ impl Model {
             self.timers.drop(Timer::message(due, at, message.lane(), sequence), now);
         }
         if message.expires() != 0 {
-            self.timers.drop(Timer::expiry(message.expires(), at, message.lane(), sequence), now);
+            self.timers.drop(Timer::expiry(message.expires(), message.id), now);
         }
         self.moved.remove(&message.id);
         if let Some(dedup) = message.more.as_ref().and_then(|more| more.dedup.as_deref()) {

@@ -45,11 +45,12 @@ impl Queue {
             };
             Some(Refusal { bound: Some(bound.into()), again: Some(again), ..Refusal::new("FULL") })
         };
+        // All divisions round down.
         let above = |held: u64, limit: u64| held.saturating_sub(9 * limit / 10);
         match self.full(size) {
             Some(("max_bytes", held, limit)) => {
-                let mean = held.checked_div(stats.depth()).unwrap_or(1).max(1);
-                return full("max_bytes", Some(above(held, limit) / mean));
+                let over = (above(held, limit) * stats.depth()).checked_div(held).unwrap_or(0);
+                return full("max_bytes", Some(over));
             }
             Some((bound, held, limit)) => return full(bound, Some(above(held, limit))),
             None => {}

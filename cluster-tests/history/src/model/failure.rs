@@ -108,6 +108,7 @@ impl Model {
         };
         match (told, place) {
             (None, _) => Ok(expected),
+            (Some(SettleOutcome::Unseen), Some(_)) => Ok(SettleOutcome::Unseen),
             // The rest of the entry took it away before anybody saw it.
             (Some(SettleOutcome::Gone), Some(place)) => {
                 self.must_be_gone.insert(place);
@@ -180,7 +181,7 @@ impl Model {
             None => *wait.start() + pick(wait.end() - wait.start()),
             Some(SettleOutcome::Readied) => 0,
             Some(SettleOutcome::Delayed { due }) if *due > now => *due - now,
-            Some(SettleOutcome::Gone) => *wait.end(),
+            Some(SettleOutcome::Gone | SettleOutcome::Unseen) => *wait.end(),
             Some(told) => {
                 let text = format!("expected it to wait {wait:?} ms after failure {failures}, but it is {told:?}");
                 return wrong("the attempt budget and the backoff", text);
@@ -200,7 +201,7 @@ impl Model {
         let Some(message) = queue.messages.get_mut(&sequence) else { return Ok(SettleOutcome::Gone) };
         message.state = State::Delayed { due: now + waits };
         let timer = Timer::message(now + waits, at, message.lane(), sequence);
-        if told == Some(&SettleOutcome::Gone) && wait.start() < wait.end() {
+        if matches!(told, Some(SettleOutcome::Gone | SettleOutcome::Unseen)) && wait.start() < wait.end() {
             self.timers.set_unseen(now, now + waits);
         } else {
             self.timers.set(timer);

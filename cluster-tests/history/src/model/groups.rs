@@ -66,8 +66,8 @@ impl Model {
                 match queue.members.range((group, 0)..=(group, u64::MAX)).next_back().map(|((_, line), _)| *line) {
                     Some(last) => {
                         queue.lines.insert(group, Line::Following(last));
-                        let name = self.group_names.get(group as usize).cloned().unwrap_or_default();
-                        self.following.insert((at, name.len(), name), group);
+                        self.last_following += 1;
+                        self.following.insert(self.last_following, (at, group));
                     }
                     None => self.promote(at, group)?,
                 }
@@ -118,16 +118,16 @@ impl Model {
     /// What a tick works off: followers of dead letters, and lines whose dead letter was purged. `more`: whether work was
     /// left, as far as that is known.
     pub(super) fn work_off(&mut self, more: Option<bool>) -> Step {
-        for (at, group, id) in std::mem::take(&mut self.lifted) {
-            self.unblock(at, group, id)?;
-        }
-        let pending: usize = self.following.values().map(|_| 1).sum();
-        if pending == 0 {
-            return Ok(());
+        if more == Some(true) {
+            self.doubtful |= !self.lifted.is_empty();
+        } else {
+            for (at, group, id) in std::mem::take(&mut self.lifted) {
+                self.unblock(at, group, id)?;
+            }
         }
         let mut room = FOLLOWERS;
-        while let Some((key, group)) = self.following.first_key_value().map(|(key, group)| (key.clone(), *group)) {
-            let Some(queue) = self.queues.get(&key.0) else {
+        while let Some((key, (at, group))) = self.following.first_key_value().map(|(key, line)| (*key, *line)) {
+            let Some(queue) = self.queues.get(&at) else {
                 self.following.remove(&key);
                 continue;
             };
@@ -140,7 +140,7 @@ impl Model {
             let mut line = queue.members.range((group, 0)..=(group, last)).map(|(_, sequence)| *sequence);
             let Some(sequence) = line.find(|seq| !dead(seq)) else {
                 self.following.remove(&key);
-                self.promote(key.0, group)?;
+                self.promote(at, group)?;
                 continue;
             };
             if room == 0 {
@@ -152,7 +152,7 @@ impl Model {
                 ));
             }
             room -= 1;
-            self.bury(key.0, sequence, "group", None)?;
+            self.bury(at, sequence, "group", None)?;
         }
         if more == Some(false) && !self.following.is_empty() {
             let text = format!("expected a tick that leaves work behind to say so: {} lines", self.following.len());

@@ -76,7 +76,7 @@ impl Model {
                 timers.push(Timer::message(due, at, message.lane(), sequence));
             }
             if message.expires() != 0 {
-                timers.push(Timer::expiry(message.expires(), at, message.lane(), sequence));
+                timers.push(Timer::expiry(message.expires(), message.id));
             }
             self.timers.doubt(timers.into_iter(), self.now);
             self.moved.remove(&message.id);

@@ -12,8 +12,8 @@ const QUEUES: usize = 16;
 const BATCH: u32 = 1_000;
 /// Bytes of one receive that names no bound.
 const BYTES: u64 = 4 << 20;
-/// Expired messages that one receive meets.
-const SCAN: usize = 1_000;
+/// Expired messages that one receive ends.
+const SCAN: usize = 200;
 
 /// What a receive asks for, beside its queues.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,8 @@ impl Model {
         if !lawful || names.len() > QUEUES || !one_namespace {
             return Ok(Applied::Refused(Refusal::new("INVALID")));
         }
-        if !names.iter().any(|name| self.names.contains_key(*name)) {
+        let ids: Vec<u64> = names.iter().filter_map(|name| self.names.get(*name).copied()).collect();
+        if ids.is_empty() {
             return Ok(Applied::Refused(Refusal::new("QUEUE_NOT_FOUND")));
         }
         // Deliveries as the log tells them: place, receive count, and the rest for comparison.
@@ -67,15 +68,15 @@ impl Model {
         let bytes = if asked.bytes == 0 { BYTES } else { asked.bytes };
         let mut scan = Scan { asked: Asked { bytes, ..asked }, count: 0, bytes: 0, met: 0 };
         let (mut g, mut d) = (Vec::new(), Vec::new());
-        'queues: for name in names {
-            // Looked up as its turn comes: an expired message may have made a dead-letter queue.
-            let Some(id) = self.names.get(*name).copied() else { continue };
+        'queues: for id in ids {
             while scan.count < asked.max {
                 let Some((sequence, size)) = self.next(id, &mut scan)? else { break };
-                if scan.count > 0 && scan.bytes + size > bytes {
+                let number = scan.count as usize;
+                // Whether it goes on once it has ended so many is its own affair.
+                let ends = scan.met >= SCAN && len.is_none_or(|len| number >= len);
+                if ends || (scan.count > 0 && scan.bytes + size > bytes) {
                     break 'queues;
                 }
-                let number = scan.count as usize;
                 if len.is_some_and(|len| number >= len) {
                     let text = format!(
                         "expected {} or more messages, the next with sequence {sequence} of queue {id}, but only {number} were given",
@@ -126,14 +127,15 @@ impl Model {
         let now = self.now;
         loop {
             let queue = self.queue_mut(id)?;
-            let Some((sequence, _, _)) = queue.turn().filter(|_| queue.paused.is_none() && scan.met < SCAN) else {
-                return Ok(None);
-            };
+            let Some((sequence, _, _)) = queue.turn().filter(|_| queue.paused.is_none()) else { return Ok(None) };
             let Some(message) = queue.messages.get(&sequence) else {
                 return wrong("a lane names a message", format!("expected message {sequence}, but there is none"));
             };
             if !message.is_expired(now) {
                 return Ok(Some((sequence, message.size)));
+            }
+            if scan.met >= SCAN {
+                return Ok(None);
             }
             scan.met += 1;
             self.end_expired(id, sequence)?;

@@ -43,19 +43,24 @@ impl Timer {
         Self { due, what: What::Resume, queue, lane: 0, sequence: 0 }
     }
 
-    pub(crate) fn expiry(due: u64, queue: u64, lane: u8, sequence: u64) -> Self {
-        Self { due, what: What::Expiry, queue, lane, sequence }
+    /// The end of a message's time to live, by its place of birth: only where it was born has it one.
+    pub(crate) fn expiry(due: u64, id: MessageId) -> Self {
+        Self { due, what: What::Expiry, queue: id.queue, lane: birth_lane(id), sequence: id.sequence }
     }
 
     /// The end of the window of a dedup id, by the place of birth of its message.
     pub(crate) fn dedup(due: u64, id: MessageId) -> Self {
-        let lane = id.priority | if id.held { 0x10 } else { 0 };
-        Self { due, what: What::Dedup, queue: id.queue, lane, sequence: id.sequence }
+        Self { due, what: What::Dedup, queue: id.queue, lane: birth_lane(id), sequence: id.sequence }
     }
 
     pub(crate) fn done(due: u64, queue: u64, lane: u8, sequence: u64) -> Self {
         Self { due, what: What::Done, queue, lane, sequence }
     }
+}
+
+/// The lane in which a message was born, as it stands in the keys of timers.
+fn birth_lane(id: MessageId) -> u8 {
+    id.priority | if id.held { 0x10 } else { 0 }
 }
 
 /// All timers.
@@ -158,8 +163,10 @@ impl Model {
         let least = if more && all > room { room } else { all }.saturating_sub(doubtful);
         let most = (all + unseen).min(TICK);
         if !(least..=most).contains(&told) || (due.len() > TICK && !more) {
-            let text =
-                format!("expected {least} to {most} timers to fire at {now}, but {told} did (work left: {more})");
+            let first: Vec<_> = due.iter().take(20).map(|(timer, _)| timer).collect();
+            let text = format!(
+                "expected {least} to {most} timers to fire at {now}, but {told} did (work left: {more}); due are {first:?}"
+            );
             return wrong("what is due becomes ready", text);
         }
         if doubtful + unseen == 0 {
@@ -180,7 +187,7 @@ impl Model {
         }
         let Timer { due, what, queue: at, lane, sequence } = timer;
         let queue = self.queue_mut(at)?;
-        let message = queue.messages.get(&sequence).filter(|message| message.lane() == lane);
+        let message = queue.messages.get(&sequence);
         match what {
             What::Resume => {
                 if queue.paused == Some(due) {
@@ -189,7 +196,9 @@ impl Model {
                 }
             }
             What::Message => {
-                if let Some(message) = message.filter(|message| message.state == State::Delayed { due }) {
+                if let Some(message) =
+                    message.filter(|message| message.lane() == lane && message.state == State::Delayed { due })
+                {
                     let in_line = message.line() != 0;
                     self.come_due(at, sequence, in_line)?;
                 }
