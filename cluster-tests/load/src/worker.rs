@@ -34,13 +34,7 @@ struct Late {
 }
 
 /// Receives from `queue` and settles, until all is over. While the load is drained, it acks whatever comes.
-pub(crate) async fn run(
-    mut caller: Caller,
-    plan: Plan,
-    queue: String,
-    phase: watch::Receiver<Phase>,
-    shift: Shift,
-) {
+pub(crate) async fn run(mut caller: Caller, plan: Plan, queue: String, phase: watch::Receiver<Phase>, shift: Shift) {
     let mut late: Vec<Late> = Vec::new();
     let mut shift = Some(shift);
     loop {
