@@ -97,26 +97,20 @@ pub(crate) struct Peers {
     members: watch::Receiver<Arc<Members>>,
     channels: Mutex<BTreeMap<(u64, Lane), (String, Channel)>>,
     heard: Mutex<BTreeMap<u64, Heard>>,
-    walls: Mutex<BTreeMap<u64, Reading>>,
+    led_at: Mutex<Option<Instant>>,
 }
 
 /// What a peer said last of itself.
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     at: Instant,
+    /// Its wall clock. Kept beside our monotonic clock and not as a difference to our wall clock, which may be set meanwhile.
+    wall_ms: u64,
     disk_low: bool,
 }
 
-/// A peer's wall clock, as it said last. Kept beside our monotonic clock and not as a difference to our wall clock,
-/// which may be set meanwhile.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    at: Instant,
-    wall_ms: u64,
-}
-
-impl Reading {
-    /// By how many milliseconds it is ahead of a wall clock that shows `wall_ms` at `now`.
+impl Heard {
+    /// By how many milliseconds its wall clock is ahead of one that shows `wall_ms` at `now`.
     fn ahead_ms(self, now: Instant, wall_ms: u64) -> i64 {
         let since = now.saturating_duration_since(self.at).as_millis();
         let shows = self.wall_ms.saturating_add(u64::try_from(since).unwrap_or(u64::MAX));
@@ -132,8 +126,8 @@ impl Peers {
         connector: Connector,
         members: watch::Receiver<Arc<Members>>,
     ) -> Self {
-        let (channels, heard, walls) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { node, cluster, group, clock, disk, connector, members, channels, heard, walls }
+        let (channels, heard, led_at) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { node, cluster, group, clock, disk, connector, members, channels, heard, led_at }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -221,21 +215,18 @@ impl Peers {
 
     /// Takes note of what the sender of an answer says of itself.
     pub(crate) fn note(&self, header: &pb::Header) {
-        let heard = Heard { at: self.clock.now(), disk_low: header.disk_low };
+        let heard = Heard { at: self.clock.now(), wall_ms: header.wall_ms, disk_low: header.disk_low };
         self.heard.lock().insert(header.from, heard);
-        self.note_wall(header.from, header.wall_ms);
     }
 
-    /// Takes note of the wall clock of `node`, in milliseconds since the Unix epoch; 0: it was not told.
-    pub(crate) fn note_wall(&self, node: u64, wall_ms: u64) {
-        if wall_ms > 0 {
-            self.walls.lock().insert(node, Reading { at: self.clock.now(), wall_ms });
-        }
+    /// Takes note that a leader was followed.
+    pub(crate) fn note_led(&self) {
+        *self.led_at.lock() = Some(self.clock.now());
     }
 
-    /// This node's wall clock, in milliseconds since the Unix epoch.
-    pub(crate) fn wall_ms(&self) -> u64 {
-        self.clock.wall_ms()
+    /// When a leader was followed last.
+    pub(crate) fn led_at(&self) -> Option<Instant> {
+        *self.led_at.lock()
     }
 
     /// By how many milliseconds the lower median of the members' wall clocks is ahead of this node's, itself included;
@@ -244,15 +235,15 @@ impl Peers {
         let members = self.members();
         let (now, mine) = (self.clock.now(), self.clock.wall_ms());
         let mut ahead: Vec<i64> = self
-            .walls
+            .heard
             .lock()
             .iter()
-            .filter(|(node, reading)| {
+            .filter(|(node, heard)| {
                 **node != self.node
                     && members.nodes.contains_key(node)
-                    && now.saturating_duration_since(reading.at) <= WALL_FRESH
+                    && now.saturating_duration_since(heard.at) <= WALL_FRESH
             })
-            .map(|(_, reading)| reading.ahead_ms(now, mine))
+            .map(|(_, heard)| heard.ahead_ms(now, mine))
             .collect();
         ahead.push(0);
         ahead.sort_unstable();
@@ -304,12 +295,17 @@ mod tests {
         Peers::new((1, [7; 16], GroupId::QUEUES), clock.clone(), Disk::endless(), connector, members)
     }
 
+    /// A message of `node`, whose wall clock shows `wall_ms`.
+    fn header(node: u64, wall_ms: u64) -> pb::Header {
+        pb::Header { from: node, wall_ms, ..pb::Header::default() }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_wall_clock_is_compared_as_it_shows_now() {
         let clock = Clock::simulated(NOON);
         let peers = peers(&clock);
-        peers.note_wall(2, NOON);
-        peers.note_wall(3, NOON);
+        peers.note(&header(2, NOON));
+        peers.note(&header(3, NOON));
         assert_eq!(peers.wall_ahead_ms(), 0);
         clock.jump(2 * HOUR);
         assert_eq!(peers.wall_ahead_ms(), -2 * HOUR, "the others have told nothing since");
@@ -326,12 +322,11 @@ mod tests {
         let clock = Clock::simulated(NOON);
         let peers = peers(&clock);
         let one = NOON.saturating_add_signed(HOUR);
-        peers.note_wall(8, one);
-        peers.note_wall(9, one);
-        peers.note_wall(2, 0);
+        peers.note(&header(8, one));
+        peers.note(&header(9, one));
         assert_eq!(peers.wall_ahead_ms(), 0);
-        peers.note_wall(2, one);
-        peers.note_wall(3, one);
+        peers.note(&header(2, one));
+        peers.note(&header(3, one));
         assert_eq!(peers.wall_ahead_ms(), HOUR);
         tokio::time::advance(WALL_FRESH + Duration::from_millis(1)).await;
         assert_eq!(peers.wall_ahead_ms(), 0);

@@ -25,8 +25,7 @@ use crate::peers::PROTOCOL;
 const ROUND: Duration = Duration::from_millis(500);
 /// The pause between two rounds before it is cleared.
 const SOON: Duration = Duration::from_millis(50);
-/// While the others do not know it as it is, or its wall clock seems to be off: where that keeps a leader from being
-/// elected, nobody else would tell it better.
+/// While the others do not know it as it is.
 const OFTEN: Duration = Duration::from_millis(500);
 /// Otherwise.
 const SELDOM: Duration = Duration::from_secs(5);
@@ -63,7 +62,7 @@ impl Greeter {
                 was_member = true;
             }
             let cleared = *node.cleared.borrow();
-            let answers = self.say_hello(node, &members, &leaders, was_member, cleared).await;
+            let answers = self.say_hello(&members, &leaders, was_member, cleared).await;
             if let Some(refusal) = answers.refusal {
                 return node.broken.report(refusal);
             }
@@ -86,7 +85,7 @@ impl Greeter {
                 (true, false) => OFTEN,
                 (true, true) => SELDOM,
             };
-            rest(node, pause).await;
+            sleep(pause).await;
         }
     }
 
@@ -115,7 +114,6 @@ impl Greeter {
 
     async fn say_hello(
         &self,
-        node: &NodeSide,
         members: &Members,
         leaders: &BTreeSet<String>,
         was_member: bool,
@@ -139,7 +137,6 @@ impl Greeter {
                 was_member,
                 wants_vote: self.peering.config().wants_vote,
                 cleared,
-                wall_ms: node.peers.wall_ms(),
             };
             self.peering.ask_for(ROUND, address, async move |mut client| client.hello(request).await)
         });
@@ -154,24 +151,11 @@ impl Greeter {
                     answers.strangers.push(answer.refusal);
                 }
             } else if same_cluster && theirs.node != self.identity.node {
-                node.peers.note_wall(theirs.node, answer.wall_ms);
                 answers.friends.insert(theirs.node);
                 answers.leaders.extend(Some(answer.leader_address).filter(|address| !address.is_empty()));
             }
         }
         answers
-    }
-}
-
-/// Waits for `pause`, or less where this node's wall clock seems to be off.
-async fn rest(node: &NodeSide, pause: Duration) {
-    let end = node.clock_now() + pause;
-    loop {
-        let left = end.saturating_duration_since(node.clock_now());
-        sleep(left.min(OFTEN)).await;
-        if left <= OFTEN || node.peers.wall_is_off() {
-            return;
-        }
     }
 }
 

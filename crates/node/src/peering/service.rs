@@ -132,13 +132,8 @@ impl MemberService for Peering {
             refusal = self.judge(&asked, theirs).await?;
             match (&refusal, self.node()) {
                 (Some(refusal), _) => tracing::warn!(node = theirs.node, refusal, "refuses a disk"),
-                (None, Ok(node)) => {
-                    node.peers.note_wall(theirs.node, asked.wall_ms);
-                    if node.leads() {
-                        self.wish(node, &asked, theirs)?;
-                    }
-                }
-                (None, Err(_)) => {}
+                (None, Ok(node)) if node.leads() => self.wish(node, &asked, theirs)?,
+                (None, _) => {}
             }
         }
         let leader = self.node().ok().and_then(|node| node.standing.borrow().leader).unwrap_or(0);
@@ -149,7 +144,6 @@ impl MemberService for Peering {
             refusal: refusal.unwrap_or_default(),
             leader,
             leader_address: leader_address.map(|(_, address)| address).unwrap_or_default(),
-            wall_ms: self.config().clock.wall_ms(),
         }))
     }
 

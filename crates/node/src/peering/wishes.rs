@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn a_member_that_moves_says_so() {
         let (wishes, now) = (Wishes::default(), crate::clock::monotonic());
-        let moved = Wish { member: Member { peer_address: "elsewhere:50001".into(), ..member("rail-1") }, ..wish(true) };
+        let moved =
+            Wish { member: Member { peer_address: "elsewhere:50001".into(), ..member("rail-1") }, ..wish(true) };
         wishes.say(187, moved.clone(), &members(&[187], &[]), now);
         assert_eq!(wishes.open(&members(&[187], &[]), now), [(187, moved)]);
         wishes.say(187, wish(true), &members(&[187], &[]), now);

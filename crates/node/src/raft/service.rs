@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _};
 use openraft::errors::{Fatal, RaftError};
-use openraft::raft::StreamAppendResult;
+use openraft::raft::{StreamAppendError, StreamAppendResult};
 use openraft::{AsyncRuntime, Raft};
 use parking_lot::Mutex;
 use ticketrail_proto::raft as pb;
@@ -105,6 +105,9 @@ impl<R: Runtime, S: StateStore> RaftService for Service<R, S> {
         let last: Option<LogId> = request.entries.last().map(|entry| entry.log_id).or(previous);
         let response = self.enter(self.raft.append_entries(request)).await.map_err(|error| stopped::<R>(&error))?;
         let result = response.into_stream_result(previous, last);
+        if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
+            self.peers.note_led();
+        }
         Ok(Response::new(wire::append_result(self.peers.header(from), &result)))
     }
 

@@ -222,6 +222,21 @@ fn a_vote_behind_its_watermark_is_refused() {
 }
 
 #[test]
+fn whoever_followed_the_winner_of_a_term_starts_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = RocksLog::open(options(dir.path())).unwrap();
+    let vote = |node, committed| Vote { leader: LeaderId { term: 3, node }, committed };
+    call_durably(&log, &Op::Vote(GROUPS[0], vote(3, false)));
+    let voted = fs::read(dir.path().join("WATERMARK")).unwrap();
+    call_durably(&log, &Op::Vote(GROUPS[0], vote(1, true)));
+    drop(log);
+    // The power went between the log's sync and that of the watermark: the log is ahead of it.
+    fs::write(dir.path().join("WATERMARK"), voted).unwrap();
+    let log = RocksLog::open(options(dir.path())).expect("a log that knows more than its watermark");
+    assert_eq!(log.state(GROUPS[0]).vote, Some(vote(1, true)));
+}
+
+#[test]
 fn a_truncation_lowers_the_watermark_first() {
     let dir = tempfile::tempdir().unwrap();
     log_of_40(dir.path(), 40);
