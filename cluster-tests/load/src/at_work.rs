@@ -37,13 +37,14 @@ mod tests {
 
     use ticketrail_history::Recorder;
     use tokio::sync::watch;
-    use tokio::time::sleep;
+    use tokio::time::Instant;
     use tonic::transport::Endpoint;
 
     use super::*;
     use crate::caller::{Caller, Shared};
     use crate::load::Phase;
     use crate::plan::Plan;
+    use crate::poll::pause;
     use crate::{producer, worker};
 
     /// A client of a node that takes connections and answers nothing.
@@ -59,7 +60,7 @@ mod tests {
     async fn a_call_that_outlasts_the_load_is_still_work() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let plan = Plan::default();
-        let (call, soon) = (plan.patience.whole + plan.wait, Duration::from_millis(1));
+        let call = plan.patience.whole;
         for produces in [true, false] {
             let dir = tempfile::tempdir().expect("a folder");
             let (tell, phase) = watch::channel(Phase::Load);
@@ -70,12 +71,15 @@ mod tests {
             } else {
                 tokio::spawn(worker::run(caller, plan, "orders".into(), phase, shift))
             };
-            sleep(soon).await;
+            // By then its first call is under way.
+            pause(Duration::from_millis(100)).await;
             tell.send_replace(Phase::Drain);
-            sleep(call / 2).await;
-            assert!(!at_work.is_over(), "its call is under way; produces: {produces}");
-            sleep(call).await;
-            assert!(at_work.is_over(), "its call has ended; produces: {produces}");
+            let begun = Instant::now();
+            while !at_work.is_over() {
+                assert!(begun.elapsed() < 2 * call, "its call has ended; produces: {produces}");
+                pause(Duration::from_millis(100)).await;
+            }
+            assert!(begun.elapsed() > call / 2, "its call was under way; produces: {produces}");
             tell.send_replace(Phase::Stop);
             client.await.expect("an end");
         }
