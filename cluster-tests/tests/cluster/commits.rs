@@ -40,8 +40,7 @@ fn an_ack_and_its_children_stand_or_fall_together() -> anyhow::Result<()> {
     };
     runtime.block_on(fill(&client, commits))?;
     let done = Arc::new(AtomicU64::new(0));
-    let workers: Vec<_> =
-        (0..WORKERS).map(|_| runtime.spawn(work(client.clone(), commits, done.clone()))).collect();
+    let workers: Vec<_> = (0..WORKERS).map(|_| runtime.spawn(work(client.clone(), commits, done.clone()))).collect();
     for kill in 1..=kills {
         let wanted = commits * kill / (kills + 1);
         poll(PATIENCE * 10, || Ok((done.load(Ordering::SeqCst) >= wanted).then_some(())))

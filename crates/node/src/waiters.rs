@@ -187,13 +187,14 @@ impl Waiters {
         let mut taken = Vec::new();
         for arrival in strict {
             let others = inner.parked.get(&arrival).map_or(&[][..], |parked| &parked.receive.queues);
-            let any_is_there = others.iter().filter(|other| *other != queue).any(|other| match self.state.queue(other) {
-                Ok(info) => info.is_some(),
-                Err(fault) => {
-                    self.broken.report(fault.to_string());
-                    true
-                }
-            });
+            let any_is_there =
+                others.iter().filter(|other| *other != queue).any(|other| match self.state.queue(other) {
+                    Ok(info) => info.is_some(),
+                    Err(fault) => {
+                        self.broken.report(fault.to_string());
+                        true
+                    }
+                });
             if !any_is_there {
                 taken.extend(self.remove(inner, arrival));
             }

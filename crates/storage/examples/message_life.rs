@@ -89,7 +89,8 @@ impl Replica {
         let command = Receive { queues, max: batch as u32, worker: "worker-1".into(), ..Receive::default() };
         let request = self.request(0, Command::Receive(command));
         let replies = self.entry(vec![request])?;
-        let Some(Answered::Received(Received { handles, .. })) = replies.into_iter().next().and_then(|r| r.answered) else {
+        let Some(Answered::Received(Received { handles, .. })) = replies.into_iter().next().and_then(|r| r.answered)
+        else {
             return Err("expected leases".into());
         };
         let Answer::Deliveries(deliveries) = self.state.read(|view| answer(view, &Query::Deliver(handles)))? else {

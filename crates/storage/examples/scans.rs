@@ -94,7 +94,12 @@ impl Replica {
             touched.time += counted.time;
             touched.slowest = touched.slowest.max(counted.time);
         }
-        outcome.replies.into_iter().next().ok_or("expected a reply")?.map_err(|rejection| format!("{rejection:?}").into())
+        outcome
+            .replies
+            .into_iter()
+            .next()
+            .ok_or("expected a reply")?
+            .map_err(|rejection| format!("{rejection:?}").into())
     }
 
     fn fill(&mut self, name: &str, count: u64, part: impl Fn(u64) -> Enqueue) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 
 use ticketrail_history::case::Case;
 pub(crate) use ticketrail_history::format::{
-    Answer, Applied, AuditLine, Call, CancelOutcome, ChainLine, Command, DeadLetter, Delivery, EnqueueOutcome, EnqueuePart,
-    Event, Expect, Grant, Hash, Info, Kind, MessageId, MessageState, Meta, More, NemesisLine, NewMessage, NewTime, OnGroup,
-    Op, Phase, Position, QueueName, Refusal, Rid, Settings, Settle, SettleOutcome, Stats, Taken, TakenOut, Target,
-    TimeOutcome, Token, Told, Verdict, What, fingerprint,
+    Answer, Applied, AuditLine, Call, CancelOutcome, ChainLine, Command, DeadLetter, Delivery, EnqueueOutcome,
+    EnqueuePart, Event, Expect, Grant, Hash, Info, Kind, MessageId, MessageState, Meta, More, NemesisLine, NewMessage,
+    NewTime, OnGroup, Op, Phase, Position, QueueName, Refusal, Rid, Settings, Settle, SettleOutcome, Stats, Taken,
+    TakenOut, Target, TimeOutcome, Token, Told, Verdict, What, fingerprint,
 };
 use ticketrail_history::judge::{JudgeError, Report, judge_case};
 use ticketrail_history::story::Story;
@@ -200,4 +200,3 @@ pub(crate) fn lawful() -> Hand {
     hand.settle(80, 90, 101, Verdict::Ack, SettleOutcome::Acked);
     hand
 }
-
