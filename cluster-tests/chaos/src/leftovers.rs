@@ -30,9 +30,7 @@ impl Run {
     /// # Errors
     /// Where its directory can't be made.
     pub fn begin(parent: &Path) -> anyhow::Result<Self> {
-        let mut bytes = [0; 3];
-        getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("expected random bytes, but {error}"))?;
-        let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = format!("{:06x}", fastrand::u32(..1 << 24));
         let dir = parent.join(format!("{PREFIX}{id}"));
         fs::create_dir_all(parent).with_context(|| format!("make {}", parent.display()))?;
         let pid = std::process::id();

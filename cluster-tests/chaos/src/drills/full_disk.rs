@@ -149,11 +149,12 @@ fn hold(runtime: &Runtime, client: &Client) -> anyhow::Result<Vec<Delivery>> {
 
 /// So many deliveries, no fewer.
 fn receive(runtime: &Runtime, client: &Client, count: u32) -> anyhow::Result<Vec<Delivery>> {
-    let (queue, mut deliveries) = (client.queue("held"), Vec::new());
-    while let Some(missing) = count.checked_sub(u32::try_from(deliveries.len())?).filter(|missing| *missing > 0) {
+    let (queue, mut missing, mut deliveries) = (client.queue("held"), count, Vec::new());
+    while missing > 0 {
         let received = runtime
             .block_on(async { queue.receive().max(missing).lease(Duration::from_secs(600)).wait(DEADLINE).await })?;
         ensure!(!received.deliveries.is_empty(), "expected {missing} more deliveries of {count}");
+        missing -= u32::try_from(received.deliveries.len())?;
         deliveries.extend(received.deliveries);
     }
     Ok(deliveries)

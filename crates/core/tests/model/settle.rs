@@ -38,15 +38,6 @@ enum Then {
 }
 
 impl Model {
-    /// A queue that a move of this very commit has made, and that the machine has not named: where the commit falls it
-    /// never will. Ids are given one after the other.
-    fn unnamed(&self, id: u64) -> Option<usize> {
-        let last = self.queue_ids.iter().copied().max().unwrap_or(0);
-        let nth = usize::try_from(id.checked_sub(last + 1)?).ok()?;
-        let nameless = self.queues.iter().enumerate().filter(|(_, queue)| queue.id.is_none());
-        nameless.map(|(index, _)| index).nth(nth)
-    }
-
     pub(super) fn settle(&mut self, settle: &Settle, heard: Option<&SettleOutcome>) -> Result<SettleResult, String> {
         let outcome = match self.settled(settle, heard)? {
             Ok(outcome) => outcome,
@@ -124,6 +115,15 @@ impl Model {
                 self.outcome(then, heard)?
             }
         }))
+    }
+
+    /// A queue that a move of this very commit has made, and that the machine has not named: where the commit falls it
+    /// never will. Ids are given one after the other.
+    fn unnamed(&self, id: u64) -> Option<usize> {
+        let last = self.queue_ids.iter().copied().max().unwrap_or(0);
+        let nth = usize::try_from(id.checked_sub(last + 1)?).ok()?;
+        let nameless = self.queues.iter().enumerate().filter(|(_, queue)| queue.id.is_none());
+        nameless.map(|(index, _)| index).nth(nth)
     }
 
     /// What the worker is told.

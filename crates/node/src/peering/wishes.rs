@@ -56,14 +56,14 @@ impl Wishes {
             let is_member = members.nodes.contains_key(id);
             let was_removed = wish.was_member && !is_member;
             wish.was_member |= is_member;
-            !was_removed && !wish.is_fulfilled(*id, members) && now.saturating_duration_since(*at) <= SAID
+            !was_removed && !wish.is_fulfilled(*id, members) && counts(*at, now)
         });
         said.iter().map(|(id, (_, wish))| (*id, wish.clone())).collect()
     }
 
     /// Whether `id` has said lately that it wants something.
     pub(super) fn is_said_by(&self, id: u64, now: Instant) -> bool {
-        self.said.lock().get(&id).is_some_and(|(at, _)| now.saturating_duration_since(*at) <= SAID)
+        self.said.lock().get(&id).is_some_and(|(at, _)| counts(*at, now))
     }
 
     /// Forgets all of them.
@@ -75,6 +75,11 @@ impl Wishes {
     pub(super) async fn come(&self) {
         self.came.notified().await;
     }
+}
+
+/// Whether what was said at `at` still counts.
+fn counts(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) <= SAID
 }
 
 #[cfg(test)]
