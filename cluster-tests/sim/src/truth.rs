@@ -146,6 +146,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::PurgeQueue(_) => "purge queue",
         Command::PauseQueue(_) => "pause queue",
         Command::CloseQueue(_) => "close queue",
+        Command::SetNamespace(_) => "set namespace",
+        Command::DeleteNamespace(_) => "delete namespace",
     }
 }
 

@@ -117,7 +117,7 @@ async fn work(client: Client, commits: u64, done: Arc<AtomicU64>) -> anyhow::Res
 
 /// One commit. False: the lease was over first, so that nothing happened, and the message comes to somebody again.
 async fn commit(client: &Client, delivery: &Delivery) -> anyhow::Result<bool> {
-    let body = delivery.body.clone();
+    let body = delivery.message.body.clone();
     let mut commit = client.commit().ack(delivery);
     for queue in CHILDREN {
         commit = commit.enqueue(queue, body.to_vec());

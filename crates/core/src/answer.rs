@@ -302,7 +302,7 @@ fn info(txn: &mut Txn<'_>, place: Place) -> Result<Option<MessageInfo>, Fault> {
 fn info_of(txn: &mut Txn<'_>, found: Found) -> Result<MessageInfo, Fault> {
     let (line, due) = (found.line(), found.due().map(Timestamp));
     let Found { place, message, state, lease, is } = found;
-    let queue = txn.queue_mut(place.queue)?.config.name.clone();
+    let queue = txn.queue_there(place.queue)?.config.name.clone();
     let receive_count = lease.as_ref().map(|l| l.receive_count).or(state.map(|s| s.receive_count)).unwrap_or(0);
     Ok(MessageInfo {
         id: id_of(place, &message)?,

@@ -221,6 +221,11 @@ impl<'v> Txn<'v> {
         Ok(self.queues.get(&id).and_then(Option::as_ref))
     }
 
+    /// A queue to look at; a fault where it is not there.
+    pub(crate) fn queue_there(&mut self, id: QueueId) -> Result<&Queue, Fault> {
+        self.queue(id)?.ok_or_else(|| broken("a queue", &keys::queue(id), "there is none"))
+    }
+
     /// A queue to change; a fault where it is not there.
     pub(crate) fn queue_mut(&mut self, id: QueueId) -> Result<&mut Queue, Fault> {
         self.load_queue(id)?;

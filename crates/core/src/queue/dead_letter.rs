@@ -41,7 +41,7 @@ pub(crate) fn target(txn: &mut Txn<'_>, queue: QueueId, message: &MessageRecord)
     if message.dead_letter.is_some() {
         return Ok(None);
     }
-    let config = &txn.queue_mut(queue)?.config;
+    let config = &txn.queue_there(queue)?.config;
     if message.dead_letter_queue.is_empty() {
         return Ok(config.dead_letter_queue());
     }

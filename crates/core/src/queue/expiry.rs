@@ -22,7 +22,7 @@ pub(crate) fn fire(txn: &mut Txn<'_>, birth: Place, due: u64) -> Result<(), Faul
 /// Ends an expired message as its queue says.
 pub(crate) fn end(txn: &mut Txn<'_>, found: Found) -> Result<SettleOutcome, Fault> {
     let queue = found.place.queue;
-    match txn.queue_mut(queue)?.config.on_expired() {
+    match txn.queue_there(queue)?.config.on_expired() {
         OnExpired::Drop => {}
         OnExpired::DeadLetter => {
             if let Some(target) = dead_letter::target(txn, queue, &found.message)? {

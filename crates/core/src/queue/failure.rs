@@ -97,7 +97,7 @@ pub(crate) fn back_off(
 ) -> Result<SettleOutcome, Fault> {
     let state = count(txn, held, &failed)?;
     let place = held.place;
-    let config = txn.queue_mut(place.queue)?.config.clone();
+    let config = txn.queue_there(place.queue)?.config.clone();
     let message = if held.lease.keyed { Some(message(txn, held)?) } else { None };
     let retry = message.as_ref().and_then(|message| message.retry).unwrap_or_default();
     let policy = config.retry_policy(&retry);
@@ -131,7 +131,7 @@ fn exhaust(
         Some(message) => message,
         None => settle::message(txn, held)?,
     };
-    match txn.queue_mut(held.place.queue)?.config.on_exhausted() {
+    match txn.queue_there(held.place.queue)?.config.on_exhausted() {
         OnExhausted::Drop => {
             finish::run(txn, &settle::found(held, message, state), Cause::Dropped)?;
             return Ok(SettleOutcome::Dropped(Empty {}));
@@ -146,7 +146,7 @@ fn exhaust(
 
 /// A dead letter that failed again: it stays, backed off at the cap.
 pub(crate) fn hold_at_cap(txn: &mut Txn<'_>, held: &Held, state: StateRecord) -> Result<SettleOutcome, Fault> {
-    let cap = txn.queue_mut(held.place.queue)?.config.backoff_cap_ms();
+    let cap = txn.queue_there(held.place.queue)?.config.backoff_cap_ms();
     delay(txn, held, state, cap)
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
     }
     let policy = match left {
         Left::Next => OnGroupFailure::Continue,
-        Left::Failed => txn.queue_mut(queue)?.config.on_group_failure(),
+        Left::Failed => txn.queue_there(queue)?.config.on_group_failure(),
     };
     match policy {
         OnGroupFailure::Continue => advance(txn, queue, group, record)?,
@@ -93,7 +93,7 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
             advance(txn, queue, group, record)?;
         }
         OnGroupFailure::DeadLetterGroup => {
-            let drains_to = txn.queue_mut(queue)?.record.last_line;
+            let drains_to = txn.queue_there(queue)?.record.last_line;
             let drained = record.line;
             txn.put(keys::group(queue, group), &GroupRecord { head: None, drains_to, drained, ..record });
             txn.header.last_drain = txn.header.last_drain.saturating_add(1);
@@ -148,7 +148,7 @@ fn next_in_line(
     to: u64,
 ) -> Result<Option<(u64, Place)>, Fault> {
     // What a purge took is dead, and is walked by nobody but the sweep.
-    let first = line.saturating_add(1).max(txn.queue_mut(queue)?.record.lines_from);
+    let first = line.saturating_add(1).max(txn.queue_there(queue)?.record.lines_from);
     let (from, to) = (keys::in_line(queue, group, first), keys::after(&keys::in_line(queue, group, to)));
     let Some((key, value)) = txn.overlay.scan(&from, &to, 1)?.into_iter().next() else { return Ok(None) };
     let line = keys::last_number(&key).ok_or_else(|| broken("a line number", &key, "there is none"))?;

@@ -85,6 +85,14 @@ impl QueueRecord {
         });
     }
 
+    /// Moves the head of a lane forward, to the first place that it holds.
+    pub(crate) fn move_head(&mut self, (priority, side): Lane, first: u64) {
+        self.change_lane(priority, |lane| match side {
+            Side::Returned => lane.returned_head = first,
+            Side::Fresh => lane.fresh_head = first,
+        });
+    }
+
     /// Empties all lanes: their heads jump behind all that is there.
     pub(crate) fn empty_lanes(&mut self) {
         let (fresh_head, returned_head) = (self.last_sequence.saturating_add(1), self.last_return.saturating_add(1));

@@ -112,6 +112,12 @@ struct Placed {
     message: Option<Bytes>,
 }
 
+impl Placed {
+    fn number_in_lane(&self) -> u64 {
+        self.number.unwrap_or(self.place.sequence)
+    }
+}
+
 /// Lanes read ahead. What joins a lane meanwhile joins it at its end, so what was read stays the front.
 struct Ahead {
     queue: QueueId,
@@ -123,7 +129,7 @@ impl Ahead {
     fn next(&mut self, txn: &mut Txn<'_>, lane: Lane, wanted: usize) -> Result<Placed, Fault> {
         let read = self.lanes.entry(lane).or_default();
         if read.is_empty() {
-            let record = &txn.queue_mut(self.queue)?.record;
+            let record = &txn.queue_there(self.queue)?.record;
             let counts = record.lane(lane.0);
             let (from, to) = lanes::range(self.queue, record, lane);
             let holds = match lane.1 {
@@ -133,6 +139,10 @@ impl Ahead {
             let limit = wanted.min(usize::try_from(holds).unwrap_or(usize::MAX)).clamp(1, limits::SCAN_KEYS);
             for (key, value) in txn.overlay.scan(&from, &to, limit)? {
                 read.push_back(placed(self.queue, lane, &key, value)?);
+            }
+            // Whatever comes of it, nobody walks again what was deleted before it.
+            if let Some(first) = read.front().map(Placed::number_in_lane) {
+                txn.queue_mut(self.queue)?.record.move_head(lane, first);
             }
         }
         read.pop_front().ok_or_else(|| lanes::ended_early(self.queue, lane))
@@ -155,12 +165,12 @@ fn placed(queue: QueueId, (priority, side): Lane, key: &Bytes, value: Bytes) -> 
 /// Delivers what one queue has to give. Returns false where the receive has all that it may have.
 fn deliver(txn: &mut Txn<'_>, id: QueueId, command: &Receive, delivered: &mut Delivered) -> Result<bool, Fault> {
     let lease_ms = match command.lease_ms {
-        0 => txn.queue_mut(id)?.config.lease_ms(),
+        0 => txn.queue_there(id)?.config.lease_ms(),
         lease_ms => lease_ms,
     };
     let mut ahead = Ahead { queue: id, lanes: BTreeMap::new() };
     while delivered.count < delivered.max {
-        let Some(lane) = txn.queue_mut(id)?.record.next_lane() else { return Ok(true) };
+        let Some(lane) = txn.queue_there(id)?.record.next_lane() else { return Ok(true) };
         let wanted = delivered.max.saturating_sub(delivered.count);
         let Placed { place, number, message } = ahead.next(txn, lane, wanted)?;
         let key = keys::message(place);
@@ -208,7 +218,7 @@ fn take(
     handle: Handle,
 ) -> Result<Taken, Fault> {
     let content = answer::content(txn, &message)?.encode_to_vec().into();
-    let queue = (&txn.queue_mut(place.queue)?.config.name).into();
+    let queue = (&txn.queue_there(place.queue)?.config.name).into();
     let id = message.birth(place);
     if !is_planted(Bug::AutoAckKept) {
         let held = Held { place, lease };

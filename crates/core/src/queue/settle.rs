@@ -97,7 +97,7 @@ fn ack(txn: &mut Txn<'_>, held: &Held, told: &Ack) -> Result<SettleOutcome, Faul
 
 /// Whether the message's queue was purged while it was leased: any end but an ack is a purge.
 pub(crate) fn is_purged(txn: &mut Txn<'_>, held: &Held) -> Result<bool, Fault> {
-    Ok(held.place.sequence < txn.queue_mut(held.place.queue)?.record.purged_below)
+    Ok(held.place.sequence < txn.queue_there(held.place.queue)?.record.purged_below)
 }
 
 /// Ends a message whose queue was purged while it was leased.
@@ -197,7 +197,7 @@ fn reject(txn: &mut Txn<'_>, held: &Held, failed: Failed) -> Result<SettleOutcom
 fn extend(txn: &mut Txn<'_>, held: Held, lease_ms: u64) -> Result<SettleOutcome, Fault> {
     let Held { place, lease } = held;
     let lease_ms = match lease_ms {
-        0 => txn.queue_mut(place.queue)?.config.lease_ms(),
+        0 => txn.queue_there(place.queue)?.config.lease_ms(),
         lease_ms => lease_ms,
     };
     let now = txn.header.lease_ms;

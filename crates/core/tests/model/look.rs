@@ -58,6 +58,7 @@ impl Queue {
             self.settings.clone(),
             self.paused.clone(),
             self.closed,
+            self.set,
             self.next_sequence,
             self.next_line,
             self.contested,

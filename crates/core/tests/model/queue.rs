@@ -117,6 +117,8 @@ pub(crate) struct Queue {
     pub(crate) settings: QueueSettings,
     pub(crate) paused: Option<Pause>,
     pub(crate) closed: bool,
+    /// Requests that set something of it, be it to what it was.
+    pub(crate) set: u64,
     pub(crate) next_sequence: u64,
     pub(crate) next_line: u64,
     /// By priority: deliveries made while both lanes held something.
@@ -199,6 +201,7 @@ impl Queue {
             settings,
             paused: None,
             closed: false,
+            set: 0,
             next_sequence: 1,
             next_line: 1,
             contested: [0; 10],

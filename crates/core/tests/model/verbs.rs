@@ -61,6 +61,7 @@ impl Model {
         let settings = merged(&self.queues[index].settings, &update.settings.clone().unwrap_or_default());
         check(&self.queues[index].name, &settings)?;
         self.queues[index].settings = settings;
+        self.queues[index].set += 1;
         Ok(self.changed(index))
     }
 
@@ -76,6 +77,7 @@ impl Model {
     pub(super) fn purge(&mut self, purge: &PurgeQueue) -> Answer {
         let index = self.wanted(&purge.queue)?;
         let queue = &mut self.queues[index];
+        queue.set += 1;
         let before = queue.depth();
         let (left, taken) = queue.messages.drain(..).partition(|message| message.lease().is_some());
         queue.messages = left;
@@ -107,12 +109,14 @@ impl Model {
             }
         }
         self.queues[index].paused = pause.pause.clone();
+        self.queues[index].set += 1;
         Ok(self.changed(index))
     }
 
     pub(super) fn close(&mut self, close: &CloseQueue) -> Answer {
         let index = self.wanted(&close.queue)?;
         self.queues[index].closed = close.closed;
+        self.queues[index].set += 1;
         Ok(self.changed(index))
     }
 

@@ -31,8 +31,8 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
         Shed { rules: rules.into_iter().map(rule).collect() }
     });
     let crowd = (
-        proptest::option::weighted(0.2, prop_oneof![Just(0u64), 1u64..5_000]),
-        proptest::option::weighted(0.2, prop_oneof![Just(0u64), 500u64..5_000]),
+        proptest::option::weighted(0.3, prop_oneof![1 => Just(0u64), 4 => 1u64..5_000]),
+        proptest::option::weighted(0.5, prop_oneof![1 => Just(0u64), 4 => 100u64..5_000]),
         proptest::option::weighted(0.2, rules),
         proptest::option::weighted(0.5, 0i32..3),
     );

@@ -91,11 +91,12 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// Makes the parts of an atomic commit independent.
-    pub(crate) fn stand_alone(&mut self) {
+    /// Makes the parts of an atomic commit independent, and takes the limit of bytes from a receive.
+    pub(crate) fn go_all_the_way(&mut self) {
         match self {
             Act::Commit { atomic, .. } => *atomic = false,
-            Act::Request { act, .. } | Act::Token { act, .. } => act.stand_alone(),
+            Act::Receive { max_bytes, .. } => *max_bytes = 0,
+            Act::Request { act, .. } | Act::Token { act, .. } => act.go_all_the_way(),
             Act::Create(..)
             | Act::Update(..)
             | Act::Delete(_)
@@ -103,7 +104,6 @@ impl Act {
             | Act::Pause(..)
             | Act::Resume(_)
             | Act::Close(..)
-            | Act::Receive { .. }
             | Act::SetNamespace(..)
             | Act::DeleteNamespace(_)
             | Act::Expire { .. }

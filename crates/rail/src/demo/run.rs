@@ -347,7 +347,8 @@ impl Run {
 async fn dead_letters(client: &Client, stage: Stage, limit: usize) -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for state in MessageState::ALL {
-        let looked = crate::commands::msg::looked_at(client, &stage.dead_letters(), state, limit).await;
+        let looked =
+            crate::commands::msg::looked_at(client, &stage.dead_letters(), |peek| peek.state(state), limit).await;
         let messages = match looked {
             // Without any dead letter there is no such queue.
             Err(Error::Refused(refusal)) if refusal.reason == Reason::QueueNotFound => Vec::new(),
