@@ -143,8 +143,9 @@ pub struct Model {
     following: Undo<u64, (u64, Group), BTreeMap<u64, (u64, Group)>>,
     /// How many lines ever began to follow a dead letter.
     last_following: u64,
-    /// Lines whose dead letter was purged or went with its queue: they are free once a tick has seen that.
-    lifted: Vec<(u64, Group, MessageId)>,
+    /// Lines whose dead letter was purged or went with its queue: they are free once a tick has seen that. In the order in
+    /// which it does: by queue, lane and sequence.
+    lifted: BTreeMap<(u64, u8, u64), (u64, Group, MessageId)>,
     /// Whether a tick left work behind while there were such lines: nobody knows whether it was them.
     doubtful: bool,
     /// Queues that this request has looked at.

@@ -53,7 +53,7 @@ mod tests {
         let address = format!("http://{}", silent.local_addr().expect("an address"));
         let endpoint = Endpoint::from_shared(address).expect("an endpoint");
         let dial = Arc::new(move |_, _| endpoint.connect_lazy());
-        Caller::new(Arc::new(Shared::new(recorder, dial, 1)), 0, plan.patience.clone(), 7)
+        Caller::new(Arc::new(Shared::new(recorder, dial, 1)), 0, plan.patience.clone(), 0, 7)
     }
 
     #[tokio::test(start_paused = true)]

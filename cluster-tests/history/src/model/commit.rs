@@ -4,7 +4,7 @@ use super::ends::End;
 use super::failure::Failed;
 use super::queue::State;
 use super::settings::{DELAY, LEASES};
-use super::{Model, Pick, Step, cancel};
+use super::{Model, Pick, Step, agree, cancel};
 use crate::format::{
     Applied, CancelOutcome, EnqueueOutcome, EnqueuePart, NewTime, Refusal, Settle, SettleOutcome, Target, TimeOutcome,
     Verdict,
@@ -16,6 +16,8 @@ const LEASE_MOST: u64 = 43_200_000;
 const OUTPUT: u64 = 64 << 10;
 /// Parts or bytes of a request that may be too large for an entry.
 const LARGE: (usize, u64) = (300, 2 << 20);
+/// Retries of one commit whose waits are guessed.
+const CHOICES: u32 = 8;
 
 /// The parts of a commit.
 pub(super) struct Parts<'a> {
@@ -59,14 +61,48 @@ impl Model {
             let Outcomes { s, c, t, e } = self.parts(parts, None, told, pick)?.unwrap_or_default();
             return Ok(Applied::Committed { s, c, t, e });
         }
+        match told {
+            Some(Applied::Refused(refusal)) => self.refused(parts, refusal),
+            Some(_) | None => self.whole(parts, told, pick),
+        }
+    }
+
+    /// Carries out a commit that is all or nothing, and undoes it where a part is refused.
+    fn whole(&mut self, parts: &Parts<'_>, told: Option<&Applied>, pick: Pick<'_>) -> Step<Applied> {
         let last_queue = self.last_queue;
+        let is_refused = matches!(told, Some(Applied::Refused(_)));
         self.begin_trial();
         let mut first = None;
         let done = self.parts(parts, Some(&mut first), told, pick);
-        self.end_trial(matches!(done, Ok(Some(_))), last_queue);
+        self.end_trial(matches!(done, Ok(Some(_))) && !is_refused, last_queue);
         match (done?, first) {
             (Some(Outcomes { s, c, t, e }), _) => Ok(Applied::Committed { s, c, t, e }),
             (None, refusal) => Ok(Applied::Refused(refusal.unwrap_or_else(|| Refusal::new("INVALID")))),
+        }
+    }
+
+    /// A commit that was refused as a whole: nobody is told whether its retries would have waited, on which depends what
+    /// the parts after them find. Any choice explains the refusal.
+    fn refused(&mut self, parts: &Parts<'_>, refusal: &Refusal) -> Step<Applied> {
+        let told = Applied::Refused(refusal.clone());
+        let mut expected = None;
+        let mut choice = 0_u32;
+        loop {
+            let mut chosen = 0;
+            let one = self.whole(parts, Some(&told), &mut |most| {
+                let waits = chosen < CHOICES && choice >> chosen & 1 == 1;
+                chosen += 1;
+                if waits { most } else { 0 }
+            })?;
+            choice += 1;
+            let is_explained = agree::applied(&one, &told).is_ok();
+            let expected = expected.get_or_insert_with(|| one.clone());
+            if is_explained {
+                return Ok(one);
+            }
+            if choice >> chosen.min(CHOICES) != 0 {
+                return Ok(expected.clone());
+            }
         }
     }
 

@@ -121,7 +121,7 @@ impl Model {
         if more == Some(true) {
             self.doubtful |= !self.lifted.is_empty();
         } else {
-            for (at, group, id) in std::mem::take(&mut self.lifted) {
+            for (at, group, id) in std::mem::take(&mut self.lifted).into_values() {
                 self.unblock(at, group, id)?;
             }
         }

@@ -1,6 +1,6 @@
 //! Purges and deletes.
 
-use super::queue::{Line, Message, State};
+use super::queue::{Line, Message, State, rank};
 use super::timers::Timer;
 use super::{Model, Step, wrong};
 use crate::format::{Applied, QueueName};
@@ -68,8 +68,7 @@ impl Model {
 
     /// Messages are gone with a purge or with their queue. Their timers that are far off are removed some time later, and
     /// lines that wait for one of them go on once a tick has seen it.
-    fn gone(&mut self, at: u64, mut gone: Vec<(u64, Message)>) {
-        gone.sort_unstable_by_key(|(sequence, message)| (message.held, 9 - message.id.priority, *sequence));
+    fn gone(&mut self, at: u64, gone: Vec<(u64, Message)>) {
         for (sequence, message) in gone {
             let mut timers = Vec::new();
             if let State::Delayed { due } = message.state {
@@ -81,7 +80,9 @@ impl Model {
             self.timers.doubt(timers.into_iter(), self.now);
             self.moved.remove(&message.id);
             if let Some((queue, group)) = message.more.as_ref().and_then(|more| more.blocks) {
-                self.lifted.push((queue, group, message.id));
+                // A tick sees the new ones first, by priority, then those that were delayed when they came.
+                let rank = if message.held { u8::MAX } else { rank(message.id.priority) };
+                self.lifted.insert((at, rank, sequence), (queue, group, message.id));
             }
         }
     }

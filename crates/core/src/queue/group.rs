@@ -82,20 +82,26 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
         Left::Failed => txn.queue_there(queue)?.config.on_group_failure(),
     };
     match policy {
-        OnGroupFailure::Continue => advance(txn, queue, group, record)?,
+        OnGroupFailure::Continue => {
+            let next = next_in_line(txn, queue, group, record.line, u64::MAX)?;
+            advance(txn, queue, group, next)?;
+        }
         OnGroupFailure::Block => {
             txn.put(keys::group(queue, group), &GroupRecord { head: None, blocked: true, ..record });
             let counted = &mut txn.queue_mut(queue)?.record.groups_blocked;
             *counted = counted.saturating_add(1);
             return Ok(true);
         }
-        OnGroupFailure::DeadLetterGroup if next_in_line(txn, queue, group, record.line, u64::MAX)?.is_none() => {
-            advance(txn, queue, group, record)?;
-        }
         OnGroupFailure::DeadLetterGroup => {
+            let Some((next, _)) = next_in_line(txn, queue, group, record.line, u64::MAX)? else {
+                advance(txn, queue, group, None)?;
+                return Ok(false);
+            };
             let drains_to = txn.queue_there(queue)?.record.last_line;
-            let drained = record.line;
-            txn.put(keys::group(queue, group), &GroupRecord { head: None, drains_to, drained, ..record });
+            // Nobody is left before the next, and nobody walks there again.
+            let line = next.saturating_sub(1);
+            let drains = GroupRecord { head: None, line, drains_to, drained: line, ..record };
+            txn.put(keys::group(queue, group), &drains);
             txn.header.last_drain = txn.header.last_drain.saturating_add(1);
             let drain = DrainRecord { queue: queue.0, group: group.to_owned() };
             txn.put(keys::drain(txn.header.last_drain), &drain);
@@ -106,8 +112,8 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
 }
 
 /// Makes the next of a line its head. An empty line is forgotten.
-fn advance(txn: &mut Txn<'_>, queue: QueueId, group: &str, record: GroupRecord) -> Result<(), Fault> {
-    let Some((line, place)) = next_in_line(txn, queue, group, record.line, u64::MAX)? else {
+fn advance(txn: &mut Txn<'_>, queue: QueueId, group: &str, next: Option<(u64, Place)>) -> Result<(), Fault> {
+    let Some((line, place)) = next else {
         txn.overlay.delete(keys::group(queue, group));
         return Ok(());
     };
@@ -165,7 +171,8 @@ pub(crate) fn unblock(txn: &mut Txn<'_>, dead: &DeadLetterRecord, group: &str) -
     let Some(record) = stored(txn, queue, group)?.filter(|record| record.blocked) else { return Ok(()) };
     let counted = &mut txn.queue_mut(queue)?.record.groups_blocked;
     *counted = counted.saturating_sub(1);
-    advance(txn, queue, group, record)
+    let next = next_in_line(txn, queue, group, record.line, u64::MAX)?;
+    advance(txn, queue, group, next)
 }
 
 /// A delayed message of a group is due. Whoever has joined its line already is the head.
@@ -243,7 +250,10 @@ fn drain_line(txn: &mut Txn<'_>, queue: QueueId, group: &str, budget: &mut usize
         record.drained = line;
         txn.put(keys::group(queue, group), &record);
     }
-    advance(txn, queue, group, record)?;
+    // Where all have moved, nobody is left up to there.
+    let after = if record.line == record.drained { record.drains_to } else { record.line };
+    let next = next_in_line(txn, queue, group, after, u64::MAX)?;
+    advance(txn, queue, group, next)?;
     Ok(false)
 }
 

@@ -31,6 +31,23 @@ impl LaneRecord {
     pub(crate) fn ready(&self) -> u64 {
         self.fresh.saturating_add(self.returned)
     }
+
+    /// How many of the next `deliveries` one lane has for certain, or all that it holds: nobody reads ahead, past dead
+    /// keys, what the other lane's turns leave to the next receive.
+    pub(crate) fn next_turns(&self, side: Side, deliveries: usize) -> usize {
+        let (holds, other) = match side {
+            Side::Returned => (self.returned, self.fresh),
+            Side::Fresh => (self.fresh, self.returned),
+        };
+        let deliveries = u64::try_from(deliveries).unwrap_or(u64::MAX);
+        let fresh_turns = deliveries.div_ceil(FRESH_TURN);
+        let turns = match side {
+            Side::Returned | Side::Fresh if other == 0 => deliveries,
+            Side::Returned => deliveries.saturating_sub(fresh_turns),
+            Side::Fresh => fresh_turns,
+        };
+        usize::try_from(turns.min(holds)).unwrap_or(usize::MAX)
+    }
 }
 
 impl QueueRecord {

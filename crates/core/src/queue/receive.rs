@@ -132,11 +132,7 @@ impl Ahead {
             let record = &txn.queue_there(self.queue)?.record;
             let counts = record.lane(lane.0);
             let (from, to) = lanes::range(self.queue, record, lane);
-            let holds = match lane.1 {
-                Side::Returned => counts.returned,
-                Side::Fresh => counts.fresh,
-            };
-            let limit = wanted.min(usize::try_from(holds).unwrap_or(usize::MAX)).clamp(1, limits::SCAN_KEYS);
+            let limit = counts.next_turns(lane.1, wanted).clamp(1, limits::SCAN_KEYS);
             for (key, value) in txn.overlay.scan(&from, &to, limit)? {
                 read.push_back(placed(self.queue, lane, &key, value)?);
             }
