@@ -136,12 +136,11 @@ impl Ahead {
             for (key, value) in txn.overlay.scan(&from, &to, limit)? {
                 read.push_back(placed(self.queue, lane, &key, value)?);
             }
-            // Whatever comes of it, nobody walks again what was deleted before it.
-            if let Some(first) = read.front().map(Placed::number_in_lane) {
-                txn.queue_mut(self.queue)?.record.move_head(lane, first);
-            }
         }
-        read.pop_front().ok_or_else(|| lanes::ended_early(self.queue, lane))
+        let next = read.pop_front().ok_or_else(|| lanes::ended_early(self.queue, lane))?;
+        // Whatever comes of it, nobody walks again what was deleted before it.
+        txn.queue_mut(self.queue)?.record.move_head(lane, next.number_in_lane());
+        Ok(next)
     }
 }
 
