@@ -46,7 +46,7 @@ impl Traffic {
     fn new(seed: u64) -> Self {
         let random = Random::new(seed);
         let (tokens, sessions, repeats) = (VecDeque::new(), Vec::new(), Vec::new());
-        let whole = seed % 4 != 0;
+        let whole = !seed.is_multiple_of(4);
         let (view, born) = (MemView::new(), VecDeque::new());
         Self { random, view, term: 1, index: 0, clock: 1_000_000, tokens, sessions, repeats, next: 1, born, whole }
     }

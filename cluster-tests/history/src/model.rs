@@ -39,7 +39,7 @@ use queue::{Group, Message, Queue, State};
 use session::{Admission, Sessions};
 use settings::Resolved;
 use timers::{Timer, Timers};
-use undo::Undo;
+use undo::{FastUndo, SortedUndo};
 
 /// Cluster time that an entry of the same term may add, in milliseconds.
 const CLOCK_STEP: u64 = 10_000;
@@ -130,7 +130,7 @@ pub struct Model {
     /// Which message each token was given for: queue and sequence.
     tokens: FastMap<Token, (u64, u64)>,
     /// Where messages are that have moved.
-    moved: Undo<MessageId, (u64, u64), FastMap<MessageId, (u64, u64)>>,
+    moved: FastUndo<MessageId, (u64, u64)>,
     timers: Timers,
     /// Messages of which the outcome of an expiry was not seen, since the rest of the entry removed them.
     must_be_gone: BTreeSet<(u64, u64)>,
@@ -140,7 +140,7 @@ pub struct Model {
     groups: HashMap<Box<str>, Group>,
     group_names: Vec<Box<str>>,
     /// Lines whose members follow a dead letter, in the order in which they began to: queue and group.
-    following: Undo<u64, (u64, Group), BTreeMap<u64, (u64, Group)>>,
+    following: SortedUndo<u64, (u64, Group)>,
     /// How many lines ever began to follow a dead letter.
     last_following: u64,
     /// Lines whose dead letter was purged or went with its queue: they are free once a tick has seen that. In the order in
@@ -155,7 +155,7 @@ pub struct Model {
     /// What the last receive took at most once.
     taken: Vec<Shown>,
     /// The ids of messages that were acked where outcomes are kept: the place of the outcome.
-    done: Undo<MessageId, (u64, u64), FastMap<MessageId, (u64, u64)>>,
+    done: FastUndo<MessageId, (u64, u64)>,
 }
 
 impl Model {
@@ -207,7 +207,7 @@ impl Model {
             Stop::Wrong(Mismatch { rule, text }) if self.doubtful || !self.lifted.is_empty() => Stop::Unsure(format!(
                 "a line waited for a dead letter that was purged, and in which tick it went on the log does not tell; {text} [rule: {rule}]"
             )),
-            stop => stop,
+            stop @ (Stop::Wrong(_) | Stop::Unsure(_)) => stop,
         }
     }
 

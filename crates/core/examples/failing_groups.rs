@@ -55,10 +55,11 @@ impl Machine {
             Some(Answered::Received(received)) => received.handles,
             other => return Err(format!("expected leases, but got {other:?}").into()),
         };
-        match answer(&self.view, &Query::Deliver(handles))? {
-            Answer::Deliveries(deliveries) => Ok(deliveries),
-            other => Err(format!("expected deliveries, but got {other:?}").into()),
-        }
+        let answered = answer(&self.view, &Query::Deliver(handles))?;
+        let Answer::Deliveries(deliveries) = answered else {
+            return Err(format!("expected deliveries, but got {answered:?}").into());
+        };
+        Ok(deliveries)
     }
 }
 
@@ -79,7 +80,7 @@ fn run(minutes: u64, fails: bool) -> Result<Vec<u64>, Error> {
     let mut machine = Machine { view: MemView::new(), index: 0 };
     let init = InitCluster { secret: Bytes::from_static(&[7; 32]) };
     machine.propose(MORNING_MS, Command::InitCluster(init))?;
-    let is_failing = |group: u64| fails && group % FAILING == 0;
+    let is_failing = |group: u64| fails && group.is_multiple_of(FAILING);
     let mut waits = Vec::new();
     let mut busy: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
     let mut at_work: BTreeMap<u64, (Bytes, bool)> = BTreeMap::new();

@@ -191,10 +191,13 @@ impl<'a> Groups<'a> {
     }
 }
 
+/// From when and until when somebody held a lease for certain, and which delivery it was.
+type Held = (u64, u64, u32);
+
 /// No two of a group are leased at once: the times in which they were leased for certain do not overlap.
 fn one_at_a_time(case: &Case, out: &mut Findings) {
     let story = &case.story;
-    let mut leased: HashMap<(u32, &str), Vec<(u64, u64, u32)>> = HashMap::new();
+    let mut leased: HashMap<(u32, &str), Vec<Held>> = HashMap::new();
     for (v, deliveries) in case.index.lives(story) {
         let Some(sent) = case.index.sent(v).map(|sent| &story.sent[sent as usize]) else { continue };
         if sent.m.group().is_empty() {

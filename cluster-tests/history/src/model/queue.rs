@@ -1,11 +1,8 @@
 //! A queue: its messages, the lanes of its priorities, the lines of its groups, its figures.
 
-use std::collections::{BTreeMap, HashMap};
-
 use super::rate::Rate;
 use super::settings::Resolved;
-use super::undo::Undo;
-use crate::fast::FastMap;
+use super::undo::{FastUndo, HashUndo, SortedUndo, Undo};
 use crate::format::{DeadLetter, Hash, MessageId, QueueName, Stats, Token};
 
 /// A group by its number in the model.
@@ -185,19 +182,19 @@ pub(crate) struct Queue {
     pub(crate) paused: Option<u64>,
     pub(crate) closed: bool,
     pub(crate) head: Head,
-    pub(crate) messages: Undo<u64, Message, FastMap<u64, Message>>,
+    pub(crate) messages: FastUndo<u64, Message>,
     /// By 9 - priority, then number.
-    pub(crate) returned: Undo<(u8, u64), u64, BTreeMap<(u8, u64), u64>>,
+    pub(crate) returned: SortedUndo<(u8, u64), u64>,
     /// By 9 - priority, then sequence.
-    pub(crate) fresh: Undo<(u8, u64), (), BTreeMap<(u8, u64), ()>>,
+    pub(crate) fresh: SortedUndo<(u8, u64), ()>,
     /// Members of lines by group and number: their sequences.
-    pub(crate) members: Undo<(Group, u64), u64, BTreeMap<(Group, u64), u64>>,
-    pub(crate) lines: Undo<Group, Line, FastMap<Group, Line>>,
-    pub(crate) dedup: Undo<Box<str>, Dedup, HashMap<Box<str>, Dedup>>,
+    pub(crate) members: SortedUndo<(Group, u64), u64>,
+    pub(crate) lines: FastUndo<Group, Line>,
+    pub(crate) dedup: HashUndo<Box<str>, Dedup>,
     /// Dedup ids by the sequence of the message that brought them.
-    pub(crate) dedup_of: Undo<u64, Box<str>, FastMap<u64, Box<str>>>,
+    pub(crate) dedup_of: FastUndo<u64, Box<str>>,
     /// Outcomes by the sequence under which they were acked.
-    pub(crate) outcomes: Undo<u64, Outcome, BTreeMap<u64, Outcome>>,
+    pub(crate) outcomes: SortedUndo<u64, Outcome>,
     /// How it was when a commit began that is all or nothing.
     before: Option<Box<Head>>,
 }

@@ -1,9 +1,7 @@
 //! What becomes of itself with time: messages that are due or expire, pauses that end, dedup ids and outcomes that are
 //! kept no longer, sessions that idle.
 
-use std::collections::BTreeMap;
-
-use super::undo::Undo;
+use super::undo::SortedUndo;
 use super::{Model, State, Step, Stop, unexpected, wrong};
 use crate::format::{Applied, MessageId};
 
@@ -67,7 +65,7 @@ fn birth_lane(id: MessageId) -> u8 {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     /// With whether nobody knows if it was removed with what it was for.
-    set: Undo<Timer, bool, BTreeMap<Timer, bool>>,
+    set: SortedUndo<Timer, bool>,
     /// Those of messages that were removed before anyone saw when they are due: from when to when they may fire.
     unseen: Vec<(u64, u64)>,
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 
+use crate::fast::FastMap;
+
 /// A map as this module needs it.
 pub(crate) trait Table<K, V> {
     fn put(&mut self, key: K, value: V) -> Option<V>;
@@ -46,6 +48,13 @@ pub(crate) struct Undo<K, V, M> {
     /// What was there before each change, the first change first.
     before: Option<Vec<(K, Option<V>)>>,
 }
+
+/// One that is looked up.
+pub(crate) type FastUndo<K, V> = Undo<K, V, FastMap<K, V>>;
+/// One that is looked up by what the fast hash does not spread.
+pub(crate) type HashUndo<K, V> = Undo<K, V, HashMap<K, V>>;
+/// One that is walked in order.
+pub(crate) type SortedUndo<K, V> = Undo<K, V, BTreeMap<K, V>>;
 
 impl<K, V, M: Default> Default for Undo<K, V, M> {
     fn default() -> Self {
