@@ -24,6 +24,8 @@ pub struct Args {
     pub seed: Option<u64>,
     /// Whether latencies are held against what is promised on a machine of its own.
     pub strict: bool,
+    /// Whether herds are as large as the design says.
+    pub large: bool,
     /// Whether what was written is kept of drills that pass, too.
     pub keep: bool,
     /// The program `rail`; `None`: as the tests have it.
@@ -50,6 +52,7 @@ impl Args {
             short: false,
             seed: None,
             strict: false,
+            large: false,
             keep: false,
             rail: None,
             dir: std::env::temp_dir(),
@@ -64,6 +67,7 @@ impl Args {
                 "--list" => args.list = true,
                 "--short" => args.short = true,
                 "--strict" => args.strict = true,
+                "--large" => args.large = true,
                 "--keep" => args.keep = true,
                 _ => {
                     let value =
@@ -118,11 +122,11 @@ mod tests {
     fn options_change_the_defaults() {
         let args = parse("").expect("the defaults");
         assert_eq!((args.drills.len(), args.length, args.seed), (drills::ALL.len(), LENGTH, None));
-        let args =
-            parse("--drill kill-leader --drill kill-all --minutes 2 --seed 7 --short --strict").expect("options");
+        let args = parse("--drill kill-leader --drill kill-all --minutes 2 --seed 7 --short --strict --large")
+            .expect("options");
         assert_eq!(args.drills.iter().map(|drill| drill.name).collect::<Vec<_>>(), ["kill-leader", "kill-all"]);
         assert_eq!((args.length, args.seed), (Duration::from_secs(120), Some(7)));
-        assert!(args.short && args.strict && !args.keep);
+        assert!(args.short && args.strict && args.large && !args.keep);
         assert!(parse("--list").expect("a list").list && parse("-h").expect("the help").help);
     }
 

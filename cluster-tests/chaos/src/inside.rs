@@ -35,6 +35,7 @@ pub fn run(args: &Args, home: &Path) -> ExitCode {
         length: args.length,
         short: args.short,
         strict: args.strict,
+        large: args.large,
         seed: args.seed.unwrap_or_default(),
         home: home.to_owned(),
         run,

@@ -132,6 +132,7 @@ fn inner(args: &Args, drill: &Drill, seed: u64, run: &Run, home: &Path) -> anyho
         .args(["--seconds", &args.length.as_secs().to_string()])
         .args(args.short.then_some("--short"))
         .args(args.strict.then_some("--strict"))
+        .args(args.large.then_some("--large"))
         .env("TICKETRAIL_TEST_CHAOS_RUN", run.id())
         .env("TMPDIR", home)
         .stdin(Stdio::piped())

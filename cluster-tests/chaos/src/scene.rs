@@ -37,6 +37,8 @@ pub struct Options {
     pub short: bool,
     /// Whether latencies are held against what is promised on a machine of its own.
     pub strict: bool,
+    /// Whether herds are as large as the design says.
+    pub large: bool,
     /// The seed of its dice.
     pub seed: u64,
     /// Where it has its files.

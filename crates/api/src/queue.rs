@@ -208,7 +208,7 @@ impl QueueService for QueueApi {
         let wait = deadline.map_or(wait, |deadline| wait.min(call::wait_within(deadline)));
         let auto_create = self.waits_for_queues(&receive, timeout).await?;
         let receiving = self.handle.receive(ReceiveCall { receive, id, repeat, wait, auto_create });
-        let Deliveries { deliveries, reply, origin } = match deadline {
+        let Deliveries { deliveries, reply, origin, waited } = match deadline {
             // What was leased meanwhile is released with the dropped future.
             Some(deadline) => tokio::time::timeout(deadline, receiving).await.unwrap_or(Err(CallError::Unknown)),
             None => receiving.await,
@@ -218,6 +218,7 @@ impl QueueService for QueueApi {
             deliveries: deliveries.into_iter().map(message::delivery).collect(),
             commit: reply.map(|reply| call::commit(&reply, origin)),
             origin: Some(call::origin(origin)),
+            waited: Some(duration_of_ms(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))),
         }))
     }
 

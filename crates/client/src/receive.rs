@@ -92,7 +92,7 @@ impl ReceiveCall {
         TakeCall(self)
     }
 
-    /// Receives, and has `read` make something of the answer and of when the attempt was sent that got it.
+    /// Receives, and has `read` make something of the answer and of from when its leases count.
     async fn receive<T>(
         self,
         read: impl Fn(&Client, v1::ReceiveResponse, Instant) -> Result<T, Error>,
@@ -102,14 +102,17 @@ impl ReceiveCall {
             wait: Some(wire::to_duration(attempt.wait_left)),
             ..self.request.clone()
         };
-        // The lease counts from when the attempt was sent that got it: what was left of it may have been on its way since.
+        // What is left of a lease counts from when the attempt was sent that got it, and what that waited for it.
         let send = async |channel, request| {
             let sent_at = retry::now();
             let response = service!(QueueServiceClient, channel).receive(request).await?;
-            Ok(response.map(|received| (received, sent_at)))
+            Ok(response.map(|received| {
+                let waited = received.waited.and_then(wire::duration).unwrap_or_default();
+                (received, sent_at + waited)
+            }))
         };
         let client = self.queue.client();
-        let read = |(response, sent_at): (v1::ReceiveResponse, Instant)| read(client, response, sent_at).map(Ok);
+        let read = |(response, from): (v1::ReceiveResponse, Instant)| read(client, response, from).map(Ok);
         client.changing().change(self.wait, make, send, read).await
     }
 }
@@ -120,10 +123,10 @@ impl IntoFuture for ReceiveCall {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            self.receive(|client, response, sent_at| {
+            self.receive(|client, response, from| {
                 let position = response.commit.map(|commit| Position::from_wire(Some(commit)));
                 let deliveries =
-                    response.deliveries.into_iter().map(|d| Delivery::from_wire(client, d, sent_at)).collect();
+                    response.deliveries.into_iter().map(|d| Delivery::from_wire(client, d, from)).collect();
                 Ok(Received { deliveries, position })
             })
             .await
@@ -211,7 +214,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    fn from_wire(client: &Client, delivery: v1::Delivery, sent_at: Instant) -> Self {
+    /// What is left of its lease counts from `from`.
+    fn from_wire(client: &Client, delivery: v1::Delivery, from: Instant) -> Self {
         let remaining = delivery.lease_remaining.and_then(wire::duration).unwrap_or_default();
         Self {
             message: Message::from_wire(delivery.message),
@@ -220,7 +224,7 @@ impl Delivery {
             failures: delivery.failures,
             client: client.clone(),
             hold: None,
-            lease_ends: sent_at + remaining,
+            lease_ends: from + remaining,
         }
     }
 

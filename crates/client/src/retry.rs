@@ -257,8 +257,11 @@ impl Attempts {
         left.min(self.policy.attempt_timeout + self.wait).max(Duration::from_millis(1))
     }
 
-    /// What is left of a long poll's wait.
+    /// What is left of a long poll's wait; all of it for the first attempt.
     pub(crate) fn wait_left(&self) -> Duration {
+        if self.failed == 0 {
+            return self.wait;
+        }
         (self.started + self.wait).saturating_duration_since(now())
     }
 

@@ -10,6 +10,11 @@ pub struct GroupId(pub u32);
 impl GroupId {
     /// The group of every queue today.
     pub const QUEUES: GroupId = GroupId(1);
+
+    /// A group that can hold a message: nothing in another one could be found, nor mistaken for what is here.
+    fn known(number: u32) -> Option<Self> {
+        (number == Self::QUEUES.0).then_some(Self::QUEUES)
+    }
 }
 
 /// One incarnation of a queue: a queue deleted and made again has a new id.
@@ -110,7 +115,7 @@ impl FromStr for MessageId {
                 _ => return None,
             };
             let priority = u8::try_from(number(priority)?).ok().filter(|p| *p <= 9)?;
-            let group = GroupId(u32::try_from(group).ok()?);
+            let group = GroupId::known(u32::try_from(group).ok()?)?;
             Some(MessageId { group, origin: Place { queue: QueueId(queue), space, priority, sequence } })
         };
         parse().ok_or_else(|| IdError {
@@ -163,8 +168,11 @@ impl LeaseToken {
             let (queue, rest) = rest.split_first_chunk::<8>()?;
             let (sequence, rest) = rest.split_first_chunk::<8>()?;
             let hash: [u8; 16] = rest.try_into().ok()?;
-            (*version == Self::VERSION).then_some(LeaseToken {
-                group: GroupId(u32::from_be_bytes(*group)),
+            if *version != Self::VERSION {
+                return None;
+            }
+            Some(LeaseToken {
+                group: GroupId::known(u32::from_be_bytes(*group))?,
                 queue: QueueId(u64::from_be_bytes(*queue)),
                 sequence: u64::from_be_bytes(*sequence),
                 hash,
@@ -198,6 +206,8 @@ mod tests {
             "1.2.m4.5.6",
             "1.2.x4.5",
             "1.2.m10.5",
+            "0.2.m4.5",
+            "2.2.m4.5",
             "1.2.m4.05",
             "1.2.m4.+5",
             "1.2.m4.-5",
@@ -220,5 +230,8 @@ mod tests {
         let mut newer = bytes.clone();
         newer[0] = 2;
         assert!(LeaseToken::from_bytes(&newer).is_err());
+        let mut elsewhere = bytes.clone();
+        elsewhere[4] = 2;
+        assert!(LeaseToken::from_bytes(&elsewhere).is_err());
     }
 }

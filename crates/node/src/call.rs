@@ -61,6 +61,8 @@ pub struct Deliveries {
     pub reply: Option<Reply>,
     /// Who gave it.
     pub origin: Origin,
+    /// How long the call had waited, at least, when the messages were granted to it.
+    pub waited: Duration,
 }
 
 /// How fresh a read must be.

@@ -1,6 +1,6 @@
 //! One long poll, from its arrival to the messages it takes home.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,18 +55,20 @@ pub(crate) struct Receiving {
     slot: Option<Slot>,
     /// Its place in the order of arrivals, once it was parked here.
     arrival: Option<u64>,
+    /// When it arrived here.
+    begun: Instant,
 }
 
 impl Receiving {
     /// A receive whose id, where it has one, has the fingerprint that it keeps at every node.
-    pub(crate) fn new(call: ReceiveCall) -> Self {
-        Self { repeat: call.repeat, call, slot: None, arrival: None }
+    pub(crate) fn new(call: ReceiveCall, begun: Instant) -> Self {
+        Self { repeat: call.repeat, call, slot: None, arrival: None, begun }
     }
 
     /// The repeat of a receive that has its number from a session of this node.
     #[cfg(test)]
-    pub(crate) fn again(call: ReceiveCall, slot: Slot) -> Self {
-        Self { repeat: true, slot: Some(slot), ..Self::new(call) }
+    pub(crate) fn again(call: ReceiveCall, slot: Slot, begun: Instant) -> Self {
+        Self { repeat: true, slot: Some(slot), ..Self::new(call, begun) }
     }
 }
 
@@ -83,7 +85,7 @@ impl Shared {
         let begun = self.config.clock.now();
         let deadline = begun + call.wait;
         let last = deadline.max(begun + PATIENCE);
-        let mut receiving = Receiving::new(call);
+        let mut receiving = Receiving::new(call, begun);
         let mut route = Route::new(self);
         loop {
             let attempt = match route.place() {
@@ -153,7 +155,9 @@ impl Shared {
             // The leader's own patience with what it has proposed, and a little for the way.
             answer_by: deadline.max(self.config.clock.now()) + GRACE + PATIENCE,
         };
-        self.poll_at(bound, &request, receiving.repeat, (deadline, receiving.call.auto_create)).await
+        let before = self.config.clock.now().duration_since(receiving.begun);
+        let polled = self.poll_at(bound, &request, receiving.repeat, (deadline, receiving.call.auto_create)).await;
+        polled.map(|polled| Attempt::Done(Deliveries { waited: before + polled.waited, ..polled }))
     }
 
     /// Waits here, as long as this node leads or nobody does.
@@ -183,7 +187,14 @@ impl Shared {
             let (asked, waiting) = asked();
             let receive = receiving.call.receive.clone();
             let queues = receive.queues.clone();
-            let parked = Parked { receive, id: identity, auto_create: receiving.call.auto_create, asked };
+            let proposed_at = Arc::new(OnceLock::new());
+            let parked = Parked {
+                receive,
+                id: identity,
+                auto_create: receiving.call.auto_create,
+                asked,
+                proposed_at: proposed_at.clone(),
+            };
             let ticket = match self.waiters.park(parked, receiving.arrival) {
                 Ok(ticket) => ticket,
                 Err(NotParked::Full) => {
@@ -211,7 +222,11 @@ impl Shared {
             // Before the same place is taken again.
             drop(ticket);
             match round {
-                Round::Granted(reply, handles, term) => return self.hand_out(reply, id, handles, term).await,
+                Round::Granted(reply, handles, term) => {
+                    let waited = proposed_at.get().map(|at| at.duration_since(receiving.begun)).unwrap_or_default();
+                    let handed_out = self.hand_out(reply, id, handles, term).await;
+                    return handed_out.map(|deliveries| Attempt::Done(Deliveries { waited, ..deliveries }));
+                }
                 Round::Taken(reply, taken, term) => return self.hand_over(reply, taken, term),
                 Round::Again => {
                     receiving.repeat = false;
@@ -263,6 +278,7 @@ impl Shared {
                 deliveries: Vec::new(),
                 reply: Some(reply),
                 origin: self.origin_of(term),
+                waited: Duration::ZERO,
             })),
             // Whoever would tell has ended.
             Err(_) => Round::Ended(Attempt::Over(self.unknown())),
@@ -277,15 +293,18 @@ impl Shared {
         if !self.leads() {
             return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum));
         }
-        Attempt::Done(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin() })
+        Attempt::Done(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin(), waited: Duration::ZERO })
     }
 
     /// What was acked already is in the reply.
     fn hand_over(&self, reply: Reply, taken: Vec<Taken>, term: u64) -> Attempt<Deliveries> {
         match taken.into_iter().map(delivery_of).collect::<Result<_, _>>() {
-            Ok(deliveries) => {
-                Attempt::Done(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
-            }
+            Ok(deliveries) => Attempt::Done(Deliveries {
+                deliveries,
+                reply: Some(reply),
+                origin: self.origin_of(term),
+                waited: Duration::ZERO,
+            }),
             Err(fault) => Attempt::Over(self.fault(&fault)),
         }
     }
@@ -308,7 +327,12 @@ impl Shared {
         match deliveries {
             Ok(deliveries) => {
                 unread.handed_out();
-                Attempt::Done(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term) })
+                Attempt::Done(Deliveries {
+                    deliveries,
+                    reply: Some(reply),
+                    origin: self.origin_of(term),
+                    waited: Duration::ZERO,
+                })
             }
             Err(fault) => Attempt::Over(self.fault(&fault)),
         }

@@ -349,6 +349,6 @@ mod tests {
         let id = numbered.assign(now);
         sessions.remove(7);
         assert_eq!((numbered.assign(now).session, numbered.assign(now).seq), (7, id.seq));
-        assert_eq!(unnumbered.assign(now).session, 0);
+        assert_eq!(unnumbered.assign(now).session, u64::MAX);
     }
 }

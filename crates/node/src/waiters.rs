@@ -4,7 +4,7 @@
 //! what an earlier receive left.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use ticketrail_core::command::{QueueRef, Receive};
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::broken::Broken;
 use crate::call::Unavailable;
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::consensus::AppliedState;
 use crate::flight::{Flight, Load};
 use crate::queue::{Asked, Pending, Queue, Resolution};
@@ -52,6 +52,8 @@ pub(crate) struct Parked {
     /// Whether a name without a queue waits for one.
     pub(crate) auto_create: bool,
     pub(crate) asked: Asked,
+    /// When it was proposed.
+    pub(crate) proposed_at: Arc<OnceLock<Instant>>,
 }
 
 /// Under which id a receive is proposed.
@@ -167,6 +169,8 @@ impl Waiters {
     }
 
     fn propose(&self, parked: Parked, queue: &QueueRef, asked_for: u64) -> Pending {
+        // It has a place of its own for each time that it is parked.
+        let _ = parked.proposed_at.set(self.clock.now());
         let command = Command::Receive(parked.receive);
         let (request, slot) = match parked.id {
             Identity::Caller(id) => (Request { id: Some(id), command: Some(command) }, None),

@@ -1,6 +1,8 @@
 //! Drill 26: very many things are due at one moment: leases that run out within a second, messages delayed to one instant.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -27,6 +29,7 @@ pub(super) const DRILL: Drill = Drill {
 
 const LEASED: &str = "leased";
 const DELAYED: &str = "delayed";
+const PROBE: &str = "probe";
 /// What is promised.
 const GAP: Duration = Duration::from_secs(1);
 /// Messages of one call.
@@ -42,8 +45,13 @@ fn run(scene: &mut Scene) -> anyhow::Result<()> {
     let (begun, mut round) = (Instant::now(), 0);
     while scene.goes_on(begun, round, 1) {
         round += 1;
+        let probe = Probe::start(&runtime, &client);
         runtime.block_on(leases(scene, &client, round))?;
         runtime.block_on(delays(scene, &client, round))?;
+        scene.say(runtime.block_on(probe.end())?);
+        if scene.options.large {
+            break;
+        }
     }
     let elections = scene.world.cluster.leader()?.term - before.term;
     scene.note(format!("{elections} elections"));
@@ -53,6 +61,43 @@ fn run(scene: &mut Scene) -> anyhow::Result<()> {
     scene.nemesis.demand("leases run out", 1_000)?;
     scene.nemesis.demand("due at one instant", 1_000)?;
     scene.finish()
+}
+
+/// Enqueues one message after the other while a herd is under way.
+struct Probe {
+    ends: Arc<AtomicBool>,
+    sent: tokio::task::JoinHandle<anyhow::Result<Vec<Duration>>>,
+}
+
+impl Probe {
+    fn start(runtime: &tokio::runtime::Runtime, client: &Client) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let (client, over) = (client.clone(), ends.clone());
+        let sent = runtime.spawn(async move {
+            let mut took = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                client.queue(PROBE).send(NewMessage::new("probe")).await?;
+                took.push(begun.elapsed());
+            }
+            client.admin().delete_queue(PROBE).await?;
+            Ok(took)
+        });
+        Self { ends, sent }
+    }
+
+    /// What it found, in words.
+    async fn end(self) -> anyhow::Result<String> {
+        self.ends.store(true, Ordering::Relaxed);
+        let mut took = self.sent.await.context("join the probe")??;
+        took.sort_unstable();
+        let at = |share: usize| took.get(took.len() * share / 1_000).map_or(0.0, |took| took.as_secs_f64() * 1_000.0);
+        let max = took.last().map_or(0.0, |took| took.as_secs_f64() * 1_000.0);
+        let (count, p50, p99) = (took.len(), at(500), at(990));
+        Ok(format!(
+            "{count} enqueues one after the other beside it: p50 {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms"
+        ))
+    }
 }
 
 async fn fill(client: &Client, queue: &str, messages: u32, message: impl Fn(u32) -> NewMessage) -> anyhow::Result<()> {
@@ -66,12 +111,13 @@ async fn fill(client: &Client, queue: &str, messages: u32, message: impl Fn(u32)
     Ok(())
 }
 
-/// Takes `messages` and acks them; returns how often each had been delivered, by its body.
-async fn take_all(client: &Client, queue: &str, messages: u32) -> anyhow::Result<BTreeMap<String, u32>> {
+/// Takes `messages`, the first of which are there before `by`, and acks them; returns how often each had been delivered,
+/// by its body.
+async fn take_all(client: &Client, queue: &str, messages: u32, by: Instant) -> anyhow::Result<BTreeMap<String, u32>> {
     let mut taken = BTreeMap::new();
     while taken.len() < messages as usize {
         let received = client.queue(queue).receive().max(BATCH).lease(DEADLINE).wait(DEADLINE).await?;
-        if received.deliveries.is_empty() {
+        if received.deliveries.is_empty() && Instant::now() > by {
             bail!("expected {messages} messages, but there are no more than {}", taken.len());
         }
         let acks: Vec<_> = received.deliveries.iter().map(ticketrail_client::Settlement::ack).collect();
@@ -89,7 +135,8 @@ async fn take_all(client: &Client, queue: &str, messages: u32) -> anyhow::Result
 
 /// Many leases that run out within one second.
 async fn leases(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Result<()> {
-    let (queue, messages) = (format!("{LEASED}-{round}"), scene.sized(4_000, 30_000));
+    let many = if scene.options.large { 100_000 } else { scene.sized(4_000, 30_000) };
+    let (queue, messages) = (format!("{LEASED}-{round}"), many);
     fill(client, &queue, messages, |number| NewMessage::new(format!("{number}"))).await?;
     scene.forget_outage()?;
     let granted = Instant::now();
@@ -111,7 +158,7 @@ async fn leases(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Resul
     ensure!(expired == u64::from(messages), "expected {messages} leases to run out, but {expired} did");
     scene.nemesis.effect("leases run out", "all", "lease_expired of the queue's stats", expired);
     drop(held);
-    let again = take_all(client, &queue, messages).await?;
+    let again = take_all(client, &queue, messages, Instant::now()).await?;
     let wrong: Vec<_> = again.iter().filter(|(_, count)| **count != 2).take(8).collect();
     ensure!(wrong.is_empty(), "expected each to come the second time, but {wrong:?}");
     scene.nemesis.end("leases run out", "all", "all delivered again and finished");
@@ -122,13 +169,16 @@ async fn leases(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Resul
 
 /// Many messages that are due at one instant.
 async fn delays(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Result<()> {
-    let (queue, messages) = (format!("{DELAYED}-{round}"), scene.sized(4_000, 50_000));
+    let many = if scene.options.large { 1_000_000 } else { scene.sized(4_000, 50_000) };
+    let (queue, messages) = (format!("{DELAYED}-{round}"), many);
     let far = Duration::from_secs(600);
     // A first one says what time it is to the cluster.
     client.queue(&queue).send(NewMessage::new("clock").delay(far)).await?;
     let clock = client.queue(&queue).peek().state(ticketrail_client::MessageState::Delayed).await?;
     let due = clock.messages.first().and_then(|message| message.due_at).context("expected a time")?;
-    let due = due - far + scene.sized(Duration::from_secs(4), Duration::from_secs(12));
+    let ahead = scene.sized(Duration::from_secs(4), Duration::from_secs(12));
+    let ahead = if scene.options.large { 20 * ahead } else { ahead };
+    let due = due - far + ahead;
     client.admin().delete_queue(&queue).await?;
     scene.forget_outage()?;
     let filling = Instant::now();
@@ -137,7 +187,7 @@ async fn delays(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Resul
     let waiting = client.admin().queue(&queue).await?.stats.delayed;
     scene.nemesis.begin("due at one instant", "all", &format!("{messages} messages for one instant, {waiting} wait"));
     scene.nemesis.effect("due at one instant", "all", "delayed of the queue's stats", waiting);
-    let taken = take_all(client, &queue, messages).await?;
+    let taken = take_all(client, &queue, messages, filling + ahead).await?;
     let wrong: Vec<_> = taken.iter().filter(|(_, count)| **count != 1).take(8).collect();
     ensure!(wrong.is_empty(), "expected each to come the first time, but {wrong:?}");
     scene.nemesis.end("due at one instant", "all", "all delivered and finished");

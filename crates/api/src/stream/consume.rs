@@ -180,7 +180,7 @@ impl Consuming {
     fn received(&mut self, Received { reserved, stamp, result }: Received) -> Option<Part> {
         self.reserved -= reserved;
         let why = match result {
-            Ok(Deliveries { deliveries, reply, origin }) => {
+            Ok(Deliveries { deliveries, reply, origin, waited: _ }) => {
                 let used = u32::try_from(deliveries.len()).unwrap_or(u32::MAX);
                 self.credits += reserved.saturating_sub(used);
                 if deliveries.is_empty() {

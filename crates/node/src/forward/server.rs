@@ -347,9 +347,9 @@ async fn receive_for(shared: &Arc<Shared>, poll: pb::Poll) -> Attempt<Deliveries
         return Attempt::Over(error);
     }
     let wait = Duration::from_millis(wait_ms.min(limits::WAIT_MAX_MS));
-    let deadline = shared.config.clock.now() + wait;
+    let begun = shared.config.clock.now();
     let call = ReceiveCall { receive, id: Some(id), repeat, wait, auto_create };
-    shared.receive_here(&mut Receiving::new(call), deadline).await
+    shared.receive_here(&mut Receiving::new(call, begun), begun + wait).await
 }
 
 fn invalid(field: &str, reason: String) -> Rejection {

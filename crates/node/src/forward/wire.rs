@@ -1,6 +1,7 @@
 //! What stands on a stream between follower and leader, to and from what the node works with.
 
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -38,10 +39,11 @@ pub(super) fn of_done(attempt: Attempt<Done>) -> Outcome {
 
 /// What became of a poll, for a follower.
 pub(super) fn of_deliveries(attempt: Attempt<Deliveries>) -> Outcome {
-    outcome(attempt, |Deliveries { deliveries, reply, origin }| {
+    outcome(attempt, |Deliveries { deliveries, reply, origin, waited }| {
         let reply = reply.map(|reply| reply.encode_to_vec().into());
         let messages = deliveries.into_iter().map(of_delivery).collect();
-        Outcome::Polled(pb::Polled { reply, term: origin.term, messages })
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        Outcome::Polled(pb::Polled { reply, term: origin.term, messages, waited_ms })
     })
 }
 
@@ -102,11 +104,12 @@ pub(super) fn to_done(node: u64, outcome: Outcome) -> Attempt<Done> {
 /// What the leader says of a poll.
 pub(super) fn to_deliveries(node: u64, outcome: Outcome) -> Attempt<Deliveries> {
     match outcome {
-        Outcome::Polled(pb::Polled { reply, term, messages }) => {
+        Outcome::Polled(pb::Polled { reply, term, messages, waited_ms }) => {
             let read = || -> Result<Deliveries, String> {
                 let reply = reply.map(Reply::decode).transpose().map_err(|error| error.to_string())?;
                 let deliveries = messages.into_iter().map(to_delivery).collect::<Result<_, _>>()?;
-                Ok(Deliveries { deliveries, reply, origin: Origin { node, term } })
+                let waited = Duration::from_millis(waited_ms);
+                Ok(Deliveries { deliveries, reply, origin: Origin { node, term }, waited })
             };
             match read() {
                 Ok(deliveries) => Attempt::Done(deliveries),
@@ -264,6 +267,7 @@ mod tests {
                     deliveries: vec![delivery(dead_letter)],
                     reply: Some(Reply { index: 12, ..Reply::default() }),
                     origin: Origin { node: 2, term: 4 },
+                    waited: Duration::from_millis(13),
                 };
                 let outcome = of_deliveries(Attempt::Done(sent.clone()));
                 assert_eq!(tokens(outcome.clone()), [Bytes::from_static(b"token")]);

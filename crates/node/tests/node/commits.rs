@@ -43,12 +43,18 @@ async fn what_cannot_fit_is_refused_without_a_log_entry() {
     let rig = Rig::start().await;
     rig.create("orders", QueueSettings { max_depth: Some(2), ..QueueSettings::default() }).await;
     rig.enqueue("orders", "one").await;
+    rig.create("mail", QueueSettings::default()).await;
     let before = rig.handle.status().last_log_index;
     // The first on "orders" would fit; the second would not.
     let refused = full(rig.call(commit(&[], &["mail", "orders", "orders"])).await);
     assert_eq!(refused, (Some(Part::Enqueue(2)), 2));
     assert_eq!(rig.handle.status().last_log_index, before);
-    assert!(rig.info("mail").await.is_none(), "nothing happened");
+    assert_eq!(rig.info("mail").await.expect("the queue").stats.depth(), 0, "nothing happened");
+    // Whether a queue may be made, only `apply` can tell.
+    let refused = full(rig.call(commit(&[], &["post", "orders", "orders"])).await);
+    assert_eq!(refused, (Some(Part::Enqueue(2)), 2));
+    assert!(rig.handle.status().last_log_index > before);
+    assert!(rig.info("post").await.is_none(), "nothing happened");
     rig.call(commit(&[], &["mail", "orders"])).await.expect("room for one");
     assert_eq!(full(rig.call(commit(&[], &["orders"])).await), (Some(Part::Enqueue(0)), 2));
     rig.stop().await;

@@ -122,7 +122,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
                     made?;
                 }
             }
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
         Verb::Ls => {
             let lines: Vec<QueueLine> = admin.queues().await?.iter().map(QueueLine::new).collect();
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
                 return Err(Failure::usage("expected a setting to change, but none is given", "see --help"));
             }
             admin.update_queue(&queue, settings).await?;
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
         Verb::Delete { queue, sure, if_exists } => {
             let info = match admin.queue(&queue).await {
@@ -171,21 +171,30 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
             let until = until.or_else(|| r#for.map(|duration| SystemTime::now() + duration));
             let author = std::env::var("USER").unwrap_or_else(|_| "rail".to_owned());
             admin.pause_queue(&queue, Pause { reason, author, until }).await?;
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
         Verb::Resume { queue } => {
             admin.resume_queue(&queue).await?;
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
         Verb::Close { queue } => {
             admin.close_queue(&queue).await?;
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
         Verb::Reopen { queue } => {
             admin.reopen_queue(&queue).await?;
-            show(&admin, &queue, format).await
+            changed(&admin, &queue, format).await
         }
     }
+}
+
+/// A queue after a change: for people as short as in a list.
+async fn changed(admin: &Admin, queue: &str, format: Format) -> Result<Exit, Failure> {
+    match format {
+        Format::Table => output::list(format, &[QueueLine::new(&admin.queue(queue).await?)])?,
+        Format::Json | Format::Jsonl => return show(admin, queue, format).await,
+    }
+    Ok(Exit::Ok)
 }
 
 async fn show(admin: &Admin, queue: &str, format: Format) -> Result<Exit, Failure> {

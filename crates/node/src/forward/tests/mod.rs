@@ -282,7 +282,7 @@ async fn a_number_that_a_node_gives_means_the_same_once_it_leads_itself() {
     assert_eq!(numbers.reserve().await.assign(now).seq, 1);
     let second = numbers.reserve().await;
     assert_eq!(second.assign(now).seq, 2);
-    let mut repeat = Receiving::again(receive("orders", 20_000), second);
+    let mut repeat = Receiving::again(receive("orders", 20_000), second, now);
     match leader.handle.shared.receive_here(&mut repeat, now + SOON).await {
         Attempt::Done(got) => assert!(got.deliveries.len() == 1 && got.reply.is_some_and(|reply| reply.replayed)),
         refused @ (Attempt::Rejected(_) | Attempt::Elsewhere(_) | Attempt::InDoubt | Attempt::Over(_)) => {
