@@ -152,6 +152,15 @@ impl From<Place> for PlaceRecord {
     }
 }
 
+/// Where a message was born; of one of another group, a place where none ever is.
+impl From<MessageId> for PlaceRecord {
+    fn from(id: MessageId) -> Self {
+        let place = Self::from(id.origin);
+        // No queue has the number 0.
+        if id.group == GroupId::QUEUES { place } else { Self { queue: 0, ..place } }
+    }
+}
+
 impl PlaceRecord {
     /// The place, or `None` where the lane means nothing.
     pub fn place(&self) -> Option<Place> {

@@ -33,7 +33,7 @@ pub(crate) fn target(namespace: &str, at: &str, wire: v1::Target) -> Result<Targ
         Some(v1::target::Which::MessageId(id)) => {
             let id = id.parse::<ticketrail_core::MessageId>();
             let id = id.map_err(|e| FieldError::new(format!("{at}.message_id"), e.to_string()))?;
-            Ok(Target { id: Some(PlaceRecord::from(id.origin)), ..Target::default() })
+            Ok(Target { id: Some(PlaceRecord::from(id)), ..Target::default() })
         }
         Some(v1::target::Which::Dedup(v1::DedupKey { queue, dedup_id })) => {
             let name = field::queue_name(&format!("{at}.dedup.queue"), queue)?;
@@ -119,6 +119,9 @@ mod tests {
         let queue = QueueRef { namespace: "shop".into(), name: "orders".into() };
         assert_eq!((second.id, second.queue.clone(), second.dedup_id.as_str()), (None, Some(queue), "o-1"));
         assert!(!commit.atomic);
+        // Of another group: nothing is there, and it is not mistaken for what is here.
+        let elsewhere = cancel(String::new(), vec![by_id("2.17.m4.1043")]).unwrap();
+        assert_eq!(elsewhere.cancel[0].id.map(|place| (place.queue, place.sequence)), Some((0, 1_043)));
     }
 
     #[test]

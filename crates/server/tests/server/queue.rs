@@ -1,7 +1,7 @@
 //! What producers and workers do, round and round.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ticketrail_proto::v1;
@@ -171,6 +171,24 @@ async fn a_waiting_receiver_is_served_and_one_that_hangs_up_takes_nothing() {
     send(&mut client, "orders", &["for whom it waits"]).await;
     let deliveries = served.await.unwrap();
     assert_eq!((body(&deliveries[0]), deliveries[0].receive_count), (&b"for whom it waits"[..], 1));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_lease_begins_when_the_message_is_there_and_not_with_the_wait_for_it() {
+    let server = Server::start().await;
+    let mut client = server.queues().await;
+    let delay = v1::new_message::Available::Delay(prost_types::Duration { seconds: 2, nanos: 0 });
+    let late = v1::NewMessage { available: Some(delay), ..message("late") };
+    client.enqueue(enqueue("orders", vec![late])).await.expect("an enqueue");
+    let lease = Some(Duration::from_secs(1).try_into().expect("a lease"));
+    let begun = Instant::now();
+    let waiting = v1::ReceiveRequest { lease, ..receive("orders", 1, Duration::from_secs(15)) };
+    let received = client.receive(waiting).await.expect("a receive").into_inner();
+    let waited = Duration::try_from(received.waited.expect("a time")).expect("a time");
+    assert!(waited > Duration::from_secs(1) && waited <= begun.elapsed(), "{waited:?}");
+    let left = received.deliveries[0].lease_remaining.expect("a lease");
+    assert!(Duration::try_from(left).expect("a lease") <= Duration::from_secs(1), "{left:?}");
     server.stop().await;
 }
 
