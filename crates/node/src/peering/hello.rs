@@ -80,7 +80,8 @@ impl Greeter {
             }
             let settled = members.nodes.get(&mine) == Some(self.peering.member())
                 && (members.is_voter(mine) || !self.peering.config().wants_vote);
-            let pause = match (cleared, settled) {
+            // What is not noted yet is noted soon: one that is removed before would come back as a newcomer.
+            let pause = match (cleared, settled && was_member) {
                 (false, _) => SOON,
                 (true, false) => OFTEN,
                 (true, true) => SELDOM,
