@@ -278,7 +278,7 @@ fn outcome(txn: &mut Txn<'_>, id: MessageId) -> Result<Option<DoneInfo>, Fault> 
     let Some(record) = txn.record::<DoneRecord>("what came of a message", &key)? else { return Ok(None) };
     // It goes with the queue that it was acked in, before its timer fires too.
     let is_there = txn.queue(QueueId(record.queue_id))?.is_some();
-    if !is_there || id.group != GroupId::QUEUES || record.id != PlaceRecord::from(id.origin) {
+    if !is_there || record.id != PlaceRecord::from(id) {
         return Ok(None);
     }
     Ok(Some(DoneInfo {

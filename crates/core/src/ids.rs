@@ -10,11 +10,6 @@ pub struct GroupId(pub u32);
 impl GroupId {
     /// The group of every queue today.
     pub const QUEUES: GroupId = GroupId(1);
-
-    /// A group that can hold a lease.
-    fn known(number: u32) -> Option<Self> {
-        (number == Self::QUEUES.0).then_some(Self::QUEUES)
-    }
 }
 
 /// One incarnation of a queue: a queue deleted and made again has a new id.
@@ -168,11 +163,9 @@ impl LeaseToken {
             let (queue, rest) = rest.split_first_chunk::<8>()?;
             let (sequence, rest) = rest.split_first_chunk::<8>()?;
             let hash: [u8; 16] = rest.try_into().ok()?;
-            if *version != Self::VERSION {
-                return None;
-            }
-            Some(LeaseToken {
-                group: GroupId::known(u32::from_be_bytes(*group))?,
+            let group = GroupId(u32::from_be_bytes(*group));
+            (*version == Self::VERSION && group == GroupId::QUEUES).then_some(LeaseToken {
+                group,
                 queue: QueueId(u64::from_be_bytes(*queue)),
                 sequence: u64::from_be_bytes(*sequence),
                 hash,

@@ -252,6 +252,13 @@ pub(crate) struct LaneRecord {
     /// Deliveries made while both lanes held something; every fourth is from the fresh lane.
     #[prost(uint64, tag = "6")]
     pub turn: u64,
+    /// Whether something behind the fresh lane's head was taken out since the lane was last empty: then dead keys may lie
+    /// between those that are there.
+    #[prost(bool, tag = "7")]
+    pub fresh_holed: bool,
+    /// The same of the returned lane.
+    #[prost(bool, tag = "8")]
+    pub returned_holed: bool,
 }
 
 /// How fast a queue's workers are: what was finished in how much busy time.

@@ -82,10 +82,7 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
         Left::Failed => txn.queue_there(queue)?.config.on_group_failure(),
     };
     match policy {
-        OnGroupFailure::Continue => {
-            let next = next_in_line(txn, queue, group, record.line, u64::MAX)?;
-            advance(txn, queue, group, next)?;
-        }
+        OnGroupFailure::Continue => advance(txn, queue, group, record.line)?,
         OnGroupFailure::Block => {
             txn.put(keys::group(queue, group), &GroupRecord { head: None, blocked: true, ..record });
             let counted = &mut txn.queue_mut(queue)?.record.groups_blocked;
@@ -94,7 +91,7 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
         }
         OnGroupFailure::DeadLetterGroup => {
             let Some((next, _)) = next_in_line(txn, queue, group, record.line, u64::MAX)? else {
-                advance(txn, queue, group, None)?;
+                txn.overlay.delete(keys::group(queue, group));
                 return Ok(false);
             };
             let drains_to = txn.queue_there(queue)?.record.last_line;
@@ -111,9 +108,9 @@ pub(crate) fn end(txn: &mut Txn<'_>, place: Place, group: &str, left: Left) -> R
     Ok(false)
 }
 
-/// Makes the next of a line its head. An empty line is forgotten.
-fn advance(txn: &mut Txn<'_>, queue: QueueId, group: &str, next: Option<(u64, Place)>) -> Result<(), Fault> {
-    let Some((line, place)) = next else {
+/// Makes the next of a line after `line` its head. An empty line is forgotten.
+fn advance(txn: &mut Txn<'_>, queue: QueueId, group: &str, line: u64) -> Result<(), Fault> {
+    let Some((line, place)) = next_in_line(txn, queue, group, line, u64::MAX)? else {
         txn.overlay.delete(keys::group(queue, group));
         return Ok(());
     };
@@ -171,8 +168,7 @@ pub(crate) fn unblock(txn: &mut Txn<'_>, dead: &DeadLetterRecord, group: &str) -
     let Some(record) = stored(txn, queue, group)?.filter(|record| record.blocked) else { return Ok(()) };
     let counted = &mut txn.queue_mut(queue)?.record.groups_blocked;
     *counted = counted.saturating_sub(1);
-    let next = next_in_line(txn, queue, group, record.line, u64::MAX)?;
-    advance(txn, queue, group, next)
+    advance(txn, queue, group, record.line)
 }
 
 /// A delayed message of a group is due. Whoever has joined its line already is the head.
@@ -252,8 +248,7 @@ fn drain_line(txn: &mut Txn<'_>, queue: QueueId, group: &str, budget: &mut usize
     }
     // Where all have moved, nobody is left up to there.
     let after = if record.line == record.drained { record.drains_to } else { record.line };
-    let next = next_in_line(txn, queue, group, after, u64::MAX)?;
-    advance(txn, queue, group, next)?;
+    advance(txn, queue, group, after)?;
     Ok(false)
 }
 

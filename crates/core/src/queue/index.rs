@@ -59,16 +59,8 @@ pub(crate) fn take(txn: &mut Txn<'_>, place: Place, number: Option<u64>) -> Resu
         txn.overlay.delete(keys::returned(place.queue, place.priority, number));
     }
     let record = &mut txn.queue_mut(place.queue)?.record;
-    record.change_lane(place.priority, |lane| match number {
-        Some(number) => {
-            lane.returned = lane.returned.saturating_sub(1);
-            lane.returned_head = number.saturating_add(1);
-        }
-        None => {
-            lane.fresh = lane.fresh.saturating_sub(1);
-            lane.fresh_head = place.sequence.saturating_add(1);
-        }
-    });
+    let (side, number) = number.map_or((Side::Fresh, place.sequence), |number| (Side::Returned, number));
+    record.change_lane(place.priority, |lane| lane.take_first(side, number));
     Ok(())
 }
 
@@ -78,26 +70,13 @@ pub(crate) fn leave(txn: &mut Txn<'_>, found: &Found) -> Result<(), Fault> {
     let state = found.state.unwrap_or_default();
     match found.is {
         MessageState::Ready => {
-            let side = if state.return_number.is_some() { Side::Returned } else { Side::Fresh };
-            if let Some(number) = state.return_number {
+            let (side, number) =
+                state.return_number.map_or((Side::Fresh, place.sequence), |number| (Side::Returned, number));
+            if side == Side::Returned {
                 txn.overlay.delete(keys::returned(place.queue, place.priority, number));
             }
             let record = &mut txn.queue_mut(place.queue)?.record;
-            // Somewhere in its lane: the head stays, unless this is it.
-            record.change_lane(place.priority, |lane| match side {
-                Side::Returned => {
-                    lane.returned = lane.returned.saturating_sub(1);
-                    if state.return_number == Some(lane.returned_head) {
-                        lane.returned_head = lane.returned_head.saturating_add(1);
-                    }
-                }
-                Side::Fresh => {
-                    lane.fresh = lane.fresh.saturating_sub(1);
-                    if place.sequence == lane.fresh_head {
-                        lane.fresh_head = lane.fresh_head.saturating_add(1);
-                    }
-                }
-            });
+            record.change_lane(place.priority, |lane| lane.take_out(side, number));
         }
         MessageState::Delayed => {
             if let Some(due) = state.due_ms {

@@ -32,21 +32,48 @@ impl LaneRecord {
         self.fresh.saturating_add(self.returned)
     }
 
-    /// How many of the next `deliveries` one lane has for certain, or all that it holds: nobody reads ahead, past dead
-    /// keys, what the other lane's turns leave to the next receive.
-    pub(crate) fn next_turns(&self, side: Side, deliveries: usize) -> usize {
-        let (holds, other) = match side {
-            Side::Returned => (self.returned, self.fresh),
-            Side::Fresh => (self.fresh, self.returned),
+    /// How many places of a lane are read at a time, where so many are wanted. Past a dead key only one: whoever reads
+    /// ahead of what it takes has the next receive walk it again.
+    pub(crate) fn reads(&self, side: Side, wanted: usize) -> usize {
+        let (holds, holed) = match side {
+            Side::Returned => (self.returned, self.returned_holed),
+            Side::Fresh => (self.fresh, self.fresh_holed),
         };
-        let deliveries = u64::try_from(deliveries).unwrap_or(u64::MAX);
-        let fresh_turns = deliveries.div_ceil(FRESH_TURN);
-        let turns = match side {
-            Side::Returned | Side::Fresh if other == 0 => deliveries,
-            Side::Returned => deliveries.saturating_sub(fresh_turns),
-            Side::Fresh => fresh_turns,
+        let holds = usize::try_from(holds).unwrap_or(usize::MAX);
+        if holed { 1 } else { wanted.min(holds).clamp(1, limits::SCAN_KEYS) }
+    }
+
+    /// Takes the first place out of a lane, whose head moves behind it.
+    pub(crate) fn take_first(&mut self, side: Side, number: u64) {
+        match side {
+            Side::Returned => self.returned_head = number.saturating_add(1),
+            Side::Fresh => self.fresh_head = number.saturating_add(1),
+        }
+        self.shrink(side);
+    }
+
+    /// Takes some place out of a lane: the head stays, unless this is it.
+    pub(crate) fn take_out(&mut self, side: Side, number: u64) {
+        let (head, holed) = match side {
+            Side::Returned => (&mut self.returned_head, &mut self.returned_holed),
+            Side::Fresh => (&mut self.fresh_head, &mut self.fresh_holed),
         };
-        usize::try_from(turns.min(holds)).unwrap_or(usize::MAX)
+        if *head == number {
+            *head = head.saturating_add(1);
+        } else {
+            *holed = true;
+        }
+        self.shrink(side);
+    }
+
+    /// A lane holds one less. Nothing lies between the places of an empty one.
+    fn shrink(&mut self, side: Side) {
+        let (holds, holed) = match side {
+            Side::Returned => (&mut self.returned, &mut self.returned_holed),
+            Side::Fresh => (&mut self.fresh, &mut self.fresh_holed),
+        };
+        *holds = holds.saturating_sub(1);
+        *holed &= *holds > 0;
     }
 }
 
@@ -114,7 +141,8 @@ impl QueueRecord {
     pub(crate) fn empty_lanes(&mut self) {
         let (fresh_head, returned_head) = (self.last_sequence.saturating_add(1), self.last_return.saturating_add(1));
         for lane in &mut self.lanes {
-            *lane = LaneRecord { fresh_head, fresh: 0, returned_head, returned: 0, ..*lane };
+            let (priority, turn) = (lane.priority, lane.turn);
+            *lane = LaneRecord { priority, turn, fresh_head, returned_head, ..LaneRecord::default() };
         }
     }
 }

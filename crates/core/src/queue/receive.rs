@@ -130,9 +130,8 @@ impl Ahead {
         let read = self.lanes.entry(lane).or_default();
         if read.is_empty() {
             let record = &txn.queue_there(self.queue)?.record;
-            let counts = record.lane(lane.0);
             let (from, to) = lanes::range(self.queue, record, lane);
-            let limit = counts.next_turns(lane.1, wanted).clamp(1, limits::SCAN_KEYS);
+            let limit = record.lane(lane.0).reads(lane.1, wanted);
             for (key, value) in txn.overlay.scan(&from, &to, limit)? {
                 read.push_back(placed(self.queue, lane, &key, value)?);
             }

@@ -91,12 +91,11 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// Makes the parts of an atomic commit independent, and takes the limit of bytes from a receive.
-    pub(crate) fn go_all_the_way(&mut self) {
+    /// Makes the parts of an atomic commit independent.
+    pub(crate) fn stand_alone(&mut self) {
         match self {
             Act::Commit { atomic, .. } => *atomic = false,
-            Act::Receive { max_bytes, .. } => *max_bytes = 0,
-            Act::Request { act, .. } | Act::Token { act, .. } => act.go_all_the_way(),
+            Act::Request { act, .. } | Act::Token { act, .. } => act.stand_alone(),
             Act::Create(..)
             | Act::Update(..)
             | Act::Delete(_)
@@ -104,6 +103,7 @@ impl Act {
             | Act::Pause(..)
             | Act::Resume(_)
             | Act::Close(..)
+            | Act::Receive { .. }
             | Act::SetNamespace(..)
             | Act::DeleteNamespace(_)
             | Act::Expire { .. }
