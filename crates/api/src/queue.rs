@@ -218,7 +218,7 @@ impl QueueService for QueueApi {
             deliveries: deliveries.into_iter().map(message::delivery).collect(),
             commit: reply.map(|reply| call::commit(&reply, origin)),
             origin: Some(call::origin(origin)),
-            waited: Some(duration_of_ms(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))),
+            waited: Some(field::duration(waited)),
         }))
     }
 

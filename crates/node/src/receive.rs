@@ -224,8 +224,7 @@ impl Shared {
             match round {
                 Round::Granted(reply, handles, term) => {
                     let waited = proposed_at.get().map(|at| at.duration_since(receiving.begun)).unwrap_or_default();
-                    let handed_out = self.hand_out(reply, id, handles, term).await;
-                    return handed_out.map(|deliveries| Attempt::Done(Deliveries { waited, ..deliveries }));
+                    return self.hand_out(reply, id, handles, (term, waited)).await;
                 }
                 Round::Taken(reply, taken, term) => return self.hand_over(reply, taken, term),
                 Round::Again => {
@@ -315,7 +314,7 @@ impl Shared {
         reply: Reply,
         id: Option<RequestId>,
         handles: Vec<Handle>,
-        term: u64,
+        (term, waited): (u64, Duration),
     ) -> Attempt<Deliveries> {
         let unread = Unread { handles: handles.clone(), id, releases: self.releases.clone() };
         let deliveries = if handles.len() <= FEW {
@@ -327,12 +326,7 @@ impl Shared {
         match deliveries {
             Ok(deliveries) => {
                 unread.handed_out();
-                Attempt::Done(Deliveries {
-                    deliveries,
-                    reply: Some(reply),
-                    origin: self.origin_of(term),
-                    waited: Duration::ZERO,
-                })
+                Attempt::Done(Deliveries { deliveries, reply: Some(reply), origin: self.origin_of(term), waited })
             }
             Err(fault) => Attempt::Over(self.fault(&fault)),
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use hdrhistogram::Histogram;
 use ticketrail_client::{Client, Delivery, NewMessage, QueueSettings};
 use ticketrail_cluster_tests::poll::poll_async;
 use ticketrail_cluster_tests::server::DEADLINE;
@@ -63,10 +64,15 @@ fn run(scene: &mut Scene) -> anyhow::Result<()> {
     scene.finish()
 }
 
+/// One of three values: in the form that the gate runs, usually, and as large as the design says.
+fn sized<T>(scene: &Scene, short: T, long: T, large: T) -> T {
+    if scene.options.large { large } else { scene.sized(short, long) }
+}
+
 /// Enqueues one message after the other while a herd is under way.
 struct Probe {
     ends: Arc<AtomicBool>,
-    sent: tokio::task::JoinHandle<anyhow::Result<Vec<Duration>>>,
+    sent: tokio::task::JoinHandle<anyhow::Result<Histogram<u64>>>,
 }
 
 impl Probe {
@@ -74,14 +80,14 @@ impl Probe {
         let ends = Arc::new(AtomicBool::new(false));
         let (client, over) = (client.clone(), ends.clone());
         let sent = runtime.spawn(async move {
-            let mut took = Vec::new();
+            let mut took_us = Histogram::<u64>::new(3)?;
             while !over.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 client.queue(PROBE).send(NewMessage::new("probe")).await?;
-                took.push(begun.elapsed());
+                took_us.record(u64::try_from(begun.elapsed().as_micros())?)?;
             }
             client.admin().delete_queue(PROBE).await?;
-            Ok(took)
+            Ok(took_us)
         });
         Self { ends, sent }
     }
@@ -89,11 +95,9 @@ impl Probe {
     /// What it found, in words.
     async fn end(self) -> anyhow::Result<String> {
         self.ends.store(true, Ordering::Relaxed);
-        let mut took = self.sent.await.context("join the probe")??;
-        took.sort_unstable();
-        let at = |share: usize| took.get(took.len() * share / 1_000).map_or(0.0, |took| took.as_secs_f64() * 1_000.0);
-        let max = took.last().map_or(0.0, |took| took.as_secs_f64() * 1_000.0);
-        let (count, p50, p99) = (took.len(), at(500), at(990));
+        let took_us = self.sent.await.context("join the probe")??;
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| took_us.value_at_quantile(share) as f64 / 1_000.0);
+        let count = took_us.len();
         Ok(format!(
             "{count} enqueues one after the other beside it: p50 {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms"
         ))
@@ -138,8 +142,7 @@ async fn take_all(client: &Client, queue: &str, messages: u32, by: Instant) -> a
 
 /// Many leases that run out within one second.
 async fn leases(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Result<()> {
-    let many = if scene.options.large { 100_000 } else { scene.sized(4_000, 30_000) };
-    let (queue, messages) = (format!("{LEASED}-{round}"), many);
+    let (queue, messages) = (format!("{LEASED}-{round}"), sized(scene, 4_000, 30_000, 100_000));
     fill(client, &queue, messages, |number| NewMessage::new(format!("{number}"))).await?;
     scene.forget_outage()?;
     let granted = Instant::now();
@@ -172,15 +175,13 @@ async fn leases(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Resul
 
 /// Many messages that are due at one instant.
 async fn delays(scene: &mut Scene, client: &Client, round: u32) -> anyhow::Result<()> {
-    let many = if scene.options.large { 1_000_000 } else { scene.sized(4_000, 50_000) };
-    let (queue, messages) = (format!("{DELAYED}-{round}"), many);
+    let (queue, messages) = (format!("{DELAYED}-{round}"), sized(scene, 4_000, 50_000, 1_000_000));
     let far = Duration::from_secs(600);
     // A first one says what time it is to the cluster.
     client.queue(&queue).send(NewMessage::new("clock").delay(far)).await?;
     let clock = client.queue(&queue).peek().state(ticketrail_client::MessageState::Delayed).await?;
     let due = clock.messages.first().and_then(|message| message.due_at).context("expected a time")?;
-    let ahead = scene.sized(Duration::from_secs(4), Duration::from_secs(12));
-    let ahead = if scene.options.large { 20 * ahead } else { ahead };
+    let ahead = Duration::from_secs(sized(scene, 4, 12, 240));
     let due = due - far + ahead;
     client.admin().delete_queue(&queue).await?;
     scene.forget_outage()?;

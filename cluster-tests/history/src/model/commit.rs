@@ -62,7 +62,7 @@ impl Model {
             return Ok(Applied::Committed { s, c, t, e });
         }
         match told {
-            Some(Applied::Refused(refusal)) => self.refused(parts, refusal),
+            Some(told @ Applied::Refused(_)) => self.refused(parts, told),
             Some(_) | None => self.whole(parts, told, pick),
         }
     }
@@ -83,25 +83,20 @@ impl Model {
 
     /// A commit that was refused as a whole: nobody is told whether its retries would have waited, on which depends what
     /// the parts after them find. Any choice explains the refusal.
-    fn refused(&mut self, parts: &Parts<'_>, refusal: &Refusal) -> Step<Applied> {
-        let told = Applied::Refused(refusal.clone());
-        let mut expected = None;
+    fn refused(&mut self, parts: &Parts<'_>, told: &Applied) -> Step<Applied> {
+        // A bit a retry: whether it waits.
         let mut choice = 0_u32;
         loop {
             let mut chosen = 0;
-            let one = self.whole(parts, Some(&told), &mut |most| {
+            let expected = self.whole(parts, Some(told), &mut |most| {
                 let waits = chosen < CHOICES && choice >> chosen & 1 == 1;
                 chosen += 1;
                 if waits { most } else { 0 }
             })?;
             choice += 1;
-            let is_explained = agree::applied(&one, &told).is_ok();
-            let expected = expected.get_or_insert_with(|| one.clone());
-            if is_explained {
-                return Ok(one);
-            }
-            if choice >> chosen.min(CHOICES) != 0 {
-                return Ok(expected.clone());
+            let is_last = choice >> chosen.min(CHOICES) != 0;
+            if is_last || agree::applied(&expected, told).is_ok() {
+                return Ok(expected);
             }
         }
     }

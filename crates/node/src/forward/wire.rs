@@ -13,6 +13,7 @@ use ticketrail_proto::raft::{self as pb, dead_letter::Reason, forward_reply::Out
 
 use crate::attempt::Attempt;
 use crate::call::{CallError, Deliveries, Done, Origin, Unavailable};
+use crate::forward::client::millis;
 use crate::read::ReadPoint;
 
 /// A request for the leader.
@@ -42,8 +43,7 @@ pub(super) fn of_deliveries(attempt: Attempt<Deliveries>) -> Outcome {
     outcome(attempt, |Deliveries { deliveries, reply, origin, waited }| {
         let reply = reply.map(|reply| reply.encode_to_vec().into());
         let messages = deliveries.into_iter().map(of_delivery).collect();
-        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        Outcome::Polled(pb::Polled { reply, term: origin.term, messages, waited_ms })
+        Outcome::Polled(pb::Polled { reply, term: origin.term, messages, waited_ms: millis(waited) })
     })
 }
 

@@ -190,10 +190,10 @@ pub(crate) async fn run(args: QueueArgs, format: Format) -> Result<Exit, Failure
 
 /// A queue after a change: for people as short as in a list.
 async fn changed(admin: &Admin, queue: &str, format: Format) -> Result<Exit, Failure> {
-    match format {
-        Format::Table => output::list(format, &[QueueLine::new(&admin.queue(queue).await?)])?,
-        Format::Json | Format::Jsonl => return show(admin, queue, format).await,
+    if format != Format::Table {
+        return show(admin, queue, format).await;
     }
+    output::list(format, &[QueueLine::new(&admin.queue(queue).await?)])?;
     Ok(Exit::Ok)
 }
 

@@ -1,5 +1,6 @@
 //! A server, and `rail` as people run it against one.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -45,10 +46,17 @@ impl Server {
         Self { process, stdin, address: format!("http://{address}"), log, dir }
     }
 
+    /// A program that finds this server where `rail` looks for one.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("TICKETRAIL_ADDR", &self.address).env_remove("TICKETRAIL_NAMESPACE");
+        command
+    }
+
     /// Runs `rail` with `args` and something on stdin.
     pub(crate) fn rail_with(&self, args: &[&str], input: &str) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rail"));
-        command.args(args).env("TICKETRAIL_ADDR", &self.address).env_remove("TICKETRAIL_NAMESPACE");
+        let mut command = self.command(env!("CARGO_BIN_EXE_rail"));
+        command.args(args);
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
         process.stdin.take().expect("stdin").write_all(input.as_bytes()).expect("written");

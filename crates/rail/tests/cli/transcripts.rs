@@ -2,7 +2,6 @@
 //! what the page says. `UPDATE_GOLDENFILES=1` writes down what is printed.
 
 use std::path::Path;
-use std::process::Command;
 
 use regex::Regex;
 
@@ -55,13 +54,12 @@ fn replayed(page: &str, server: &Server) -> String {
 fn run(command: &str, server: &Server, dir: &Path, token: &str) -> String {
     let rail = Path::new(env!("CARGO_BIN_EXE_rail")).parent().expect("a directory");
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("bash")
+    let output = server
+        .command("bash")
         .args(["-c", &format!("exec 2>&1\n{command}")])
         .current_dir(dir)
         .env("PATH", format!("{}:{path}", rail.display()))
-        .env("TICKETRAIL_ADDR", &server.address)
         .env("TOKEN", token)
-        .env_remove("TICKETRAIL_NAMESPACE")
         .output()
         .expect("ran");
     let mut printed = String::from_utf8(output.stdout).expect("UTF-8");

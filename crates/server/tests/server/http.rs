@@ -98,19 +98,17 @@ async fn a_node_that_waits_for_a_leader_is_live_and_not_ready() {
             let _ = stopped.await;
         }));
         let http = poll("the HTTP address", async || std::fs::read_to_string(&http_file).ok()).await;
-        let mut looked = None;
-        loop {
+        let looked = poll("a node without a leader, or one that is ready", async || {
             let before = get(&http, "/readyz").await;
             let (live, page) = (get(&http, "/livez").await, page(&http).await);
             let after = get(&http, "/readyz").await;
             let leaderless = |answer: &Answer| answer.body.contains("[-] leader: expected a leader");
             if leaderless(&before) && leaderless(&after) {
-                looked = Some((before, live, page));
+                return Some(Some((before, live, page)));
             }
-            if looked.is_some() || after.status == 200 {
-                break;
-            }
-        }
+            (after.status == 200).then_some(None)
+        })
+        .await;
         stop.send(()).expect("a running server");
         task.await.expect("no panic").expect("an orderly stop");
         assert!(!http_file.exists());
