@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::format::{ChainLine, Kind, Meta, NemesisLine, OnGroup, QueueName, Remains};
+use crate::format::{ChainLine, Kind, Meta, NemesisLine, OnGroup, QueueName, Remains, Settings};
 use crate::index::Index;
 use crate::story::{CancelTold, End, Got, OpRow, Story};
 
@@ -31,6 +31,8 @@ pub struct Case {
     swept: HashSet<u32>,
     /// The dead-letter queues that queues were given by their settings.
     dead_letters: HashMap<u32, Vec<String>>,
+    /// When the first receive began that may have got something nobody was told of, in nanoseconds.
+    pub first_unheard: u64,
 }
 
 /// The least and the most that a queue's settings were during a run.
@@ -66,6 +68,45 @@ impl Default for Bounds {
     }
 }
 
+impl Bounds {
+    /// These, with what is set in their place.
+    fn with(self, set: &Settings) -> Self {
+        let or = |value: Option<u64>, pair: (u64, u64)| value.map_or(pair, |value| (value, value));
+        let unless_0 = |value: u64| if value == 0 { u64::MAX } else { value };
+        Self {
+            lease: or(set.lease, self.lease),
+            attempts: set
+                .max_attempts
+                .map(|max| if max == 0 { u32::MAX } else { max })
+                .map_or(self.attempts, |max| (max, max)),
+            window: set.window.unwrap_or(self.window),
+            ttl: or(set.ttl.map(unless_0), self.ttl),
+            dedup: or(set.dedup, self.dedup),
+            follows: set.on_group.map_or(self.follows, |on_group| on_group == OnGroup::Follow),
+            drops: set.on_exhausted.map_or(self.drops, |on_exhausted| on_exhausted == Remains::Nothing),
+        }
+    }
+
+    /// These or those.
+    fn or(&self, other: &Self) -> Self {
+        let both = |a: (u64, u64), b: (u64, u64)| (a.0.min(b.0), a.1.max(b.1));
+        Self {
+            lease: both(self.lease, other.lease),
+            attempts: (self.attempts.0.min(other.attempts.0), self.attempts.1.max(other.attempts.1)),
+            window: self.window.min(other.window),
+            ttl: both(self.ttl, other.ttl),
+            dedup: both(self.dedup, other.dedup),
+            follows: self.follows || other.follows,
+            drops: self.drops || other.drops,
+        }
+    }
+
+    /// Also has what these settings make of it.
+    fn widen(&mut self, set: &Settings) {
+        *self = self.or(&self.with(set));
+    }
+}
+
 impl Case {
     /// Puts a run together.
     pub fn new(story: Story, meta: Meta, nemesis: Vec<NemesisLine>, chains: Vec<(String, Vec<ChainLine>)>) -> Self {
@@ -86,7 +127,9 @@ impl Case {
         for (op, set) in &story.settings {
             dead_letters.entry(story.ops[*op as usize].queue).or_default().extend(set.dlq.clone());
         }
-        Self { story, index, nemesis, chains, meta, outages, bounds, takers, swept, dead_letters }
+        let unheard = |op: &&OpRow| op.kind == Kind::Receive && op.end != End::Ok;
+        let first_unheard = story.ops.iter().filter(unheard).map(|op| op.t0).min().unwrap_or(u64::MAX);
+        Self { story, index, nemesis, chains, meta, outages, bounds, takers, swept, dead_letters, first_unheard }
     }
 
     /// How far cluster time and the clients' clock may drift apart within `span` nanoseconds, jumps included.
@@ -145,6 +188,21 @@ impl Case {
         std::iter::once(message.queue).chain(names.filter_map(number)).collect()
     }
 
+    /// Whether a message, by its place in the story, may have become a dead letter before `t`: somebody may have received it
+    /// and failed, it may have expired, or its group may have followed another.
+    pub fn may_be_dead(&self, sent: u32, t: u64) -> bool {
+        let (story, message) = (&self.story, &self.story.sent[sent as usize]);
+        let expires = message.m.more.as_ref().is_some_and(|more| more.ttl != 0 || more.x != 0);
+        let bounds = self.bounds(message.queue);
+        let got = self.index.deliveries(story, message.m.v).iter().map(|got| story.got[*got as usize].op);
+        let unheard = self.first_unheard < t;
+        expires
+            || bounds.ttl.0 != u64::MAX
+            || (bounds.follows && !message.m.group().is_empty())
+            || unheard
+            || got.into_iter().any(|op| story.ops[op as usize].t0 < t)
+    }
+
     /// Whether somebody may have cancelled a message before `t`.
     pub fn may_be_cancelled(&self, sent: u32, t: u64) -> bool {
         self.index.cancels(&self.story, sent).any(|cancel| {
@@ -201,49 +259,21 @@ fn bounds(story: &Story) -> HashMap<u32, Bounds> {
     let mut bounds: HashMap<u32, Bounds> = HashMap::new();
     for (op, set) in &story.settings {
         let row = &story.ops[*op as usize];
-        let attempts = |max: u32| if max == 0 { u32::MAX } else { max };
-        let ttl = |ttl: u64| if ttl == 0 { u64::MAX } else { ttl };
-        let known = bounds.entry(row.queue).or_insert_with(|| {
-            // A queue that is made with settings may never have had the defaults.
-            let default = Bounds::default();
-            if row.kind == Kind::Create && row.is_ok() {
-                let lease = set.lease.unwrap_or(default.lease.0);
-                let most = set.max_attempts.map_or(default.attempts.0, attempts);
-                let (ttl, dedup) = (set.ttl.map_or(u64::MAX, ttl), set.dedup.unwrap_or(default.dedup.0));
-                let window = set.window.unwrap_or(default.window);
-                let (ttl, dedup) = ((ttl, ttl), (dedup, dedup));
-                Bounds { lease: (lease, lease), attempts: (most, most), window, ttl, dedup, ..default }
-            } else {
-                default
-            }
-        });
-        if let Some(lease) = set.lease {
-            known.lease = (known.lease.0.min(lease), known.lease.1.max(lease));
-        }
-        if let Some(max) = set.max_attempts.map(attempts) {
-            known.attempts = (known.attempts.0.min(max), known.attempts.1.max(max));
-        }
-        if let Some(window) = set.window {
-            known.window = known.window.min(window);
-        }
-        if let Some(ttl) = set.ttl.map(ttl) {
-            known.ttl = (known.ttl.0.min(ttl), known.ttl.1.max(ttl));
-        }
-        if let Some(dedup) = set.dedup {
-            known.dedup = (known.dedup.0.min(dedup), known.dedup.1.max(dedup));
-        }
-        known.drops |= set.on_exhausted == Some(Remains::Nothing);
-        known.follows |= set.on_group == Some(OnGroup::Follow);
+        // A queue that is made with settings may never have had the defaults.
+        let made = row.kind == Kind::Create && row.is_ok();
+        let begin = || if made { Bounds::default().with(set) } else { Bounds::default() };
+        bounds.entry(row.queue).or_insert_with(begin).widen(set);
     }
     // A queue that is removed and made anew has the defaults again.
     for op in story.ops.iter().filter(|op| op.kind == Kind::Delete) {
         if let Some(known) = bounds.get_mut(&op.queue) {
-            let default = Bounds::default();
-            known.lease = (known.lease.0.min(default.lease.0), known.lease.1.max(default.lease.1));
-            known.attempts = (known.attempts.0.min(default.attempts.0), known.attempts.1.max(default.attempts.1));
-            known.window = known.window.min(default.window);
-            known.ttl = (known.ttl.0, u64::MAX);
-            known.dedup = (known.dedup.0.min(default.dedup.0), known.dedup.1.max(default.dedup.1));
+            *known = known.or(&Bounds::default());
+        }
+    }
+    // Any queue may have been made with defaults that its namespace had for a while.
+    for (namespace, set) in &story.namespaces {
+        for (queue, _) in story.queues().filter(|(_, name)| name.namespace() == namespace) {
+            bounds.entry(queue).or_default().widen(set);
         }
     }
     bounds

@@ -1,12 +1,12 @@
 //! What the log itself says of each message, turn by turn: a witness apart from the reference model. What happens in ticks
 //! it does not see: that messages come due or expire, and that the group of a dead letter follows it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::fast::FastMap;
 use crate::format::{
     Applied, AuditLine, CancelOutcome, Command, EnqueueOutcome, EnqueuePart, MessageId, NewTime, OnGroup, QueueName,
-    Remains, Settings, SettleOutcome, Target, TimeOutcome, Token, Verdict,
+    Remains, Settings, SettleOutcome, Target, TimeOutcome, Token,
 };
 
 /// One thing that happened to a message.
@@ -57,7 +57,7 @@ pub enum Event {
     Died {
         /// Where it is now: queue and sequence.
         to: (u64, u64),
-        /// What its group suffers from it.
+        /// What its group suffers from it, or may suffer.
         policy: Option<OnGroup>,
     },
     /// It left its queue, for the dead letters or for good.
@@ -69,7 +69,7 @@ pub enum Event {
     },
     /// A cancel found none.
     NotThere,
-    /// All that is not leased in the queue is gone; whether the queue is too, and with it what is leased.
+    /// All that is not leased in the queue is gone, or may be; whether the queue is too, and with it what is leased.
     Swept {
         /// The queue's id.
         queue: u64,
@@ -145,13 +145,14 @@ impl Fates {
             ) => {
                 for (part, outcome) in s.iter().zip(settled) {
                     let id = self.tokens.get(&part.tok).copied();
-                    self.settled(id, part.how, outcome, line.ts, &mut turns);
+                    self.settled(id, outcome, None, &mut turns);
                 }
                 c.iter().zip(cancelled).for_each(|(target, outcome)| self.cancelled(target, outcome, &mut turns));
                 t.iter().zip(moved).for_each(|(time, outcome)| self.moved(time, outcome, line.ts, &mut turns));
                 e.iter().zip(enqueued).for_each(|(part, outcome)| self.enqueued(part, outcome, line.ts, &mut turns));
             }
-            (Command::Receive { .. }, Applied::Granted { g }) => {
+            (Command::Receive { q, then, .. }, Applied::Granted { g }) => {
+                self.learn(q, then, g.iter().map(|grant| grant.q));
                 for grant in g {
                     let id = grant.tok.map(|(id, _)| id).or_else(|| self.places.get(&(grant.q, grant.seq)).copied());
                     let Some(id) = id else { continue };
@@ -161,7 +162,8 @@ impl Fates {
                     self.given(id, (grant.q, grant.seq), Event::Leased, &mut turns);
                 }
             }
-            (Command::Receive { .. }, Applied::Taken { d }) => {
+            (Command::Receive { q, then, .. }, Applied::Taken { d }) => {
+                self.learn(q, then, d.iter().map(|taken| taken.q));
                 for taken in d {
                     self.given(taken.id, (taken.q, taken.seq), Event::Taken, &mut turns);
                 }
@@ -170,7 +172,7 @@ impl Fates {
                 for (number, outcome) in ended {
                     let Some(named) = l.get(*number as usize) else { continue };
                     let id = self.places.get(&(named.queue, named.sequence)).copied();
-                    self.settled(id, Verdict::Retry { d: None }, outcome, line.ts, &mut turns);
+                    self.settled(id, outcome, Some(line.ts), &mut turns);
                 }
             }
             (Command::Create { q, set }, Applied::Changed { q: id }) => {
@@ -261,14 +263,8 @@ impl Fates {
         self.turn(id, event, turns);
     }
 
-    fn settled(
-        &mut self,
-        id: Option<MessageId>,
-        how: Verdict,
-        outcome: &SettleOutcome,
-        now: u64,
-        turns: &mut Vec<Turn>,
-    ) {
+    /// A lease is over, with this outcome; by its time, if `ran_out` says when.
+    fn settled(&mut self, id: Option<MessageId>, outcome: &SettleOutcome, ran_out: Option<u64>, turns: &mut Vec<Turn>) {
         let Some(id) = id else { return };
         let fate = self.messages.get(&id).copied();
         let set = fate.and_then(|fate| self.queues.get(&fate.queue)).map(|known| &known.set);
@@ -285,9 +281,11 @@ impl Fates {
             SettleOutcome::Readied => Event::Back { waits: false },
             SettleOutcome::Delayed { .. } | SettleOutcome::Unseen => Event::Back { waits: true },
             SettleOutcome::Dead { seq, q } => {
+                // Of a lease that ran out it is not told whether its message had expired by then: its group may suffer, or not.
                 let by_time =
-                    how != Verdict::Reject && fate.is_some_and(|fate| fate.expires != 0 && now >= fate.expires);
-                let policy = (!by_time).then(|| on_group.unwrap_or(OnGroup::Continue));
+                    ran_out.is_some_and(|now| fate.is_some_and(|fate| fate.expires != 0 && now >= fate.expires));
+                let policy =
+                    Some(on_group.unwrap_or(OnGroup::Continue)).filter(|policy| !by_time || *policy == OnGroup::Follow);
                 if let Some((queue, group)) = fate.and_then(|fate| Some((fate.queue, fate.group?)))
                     && policy == Some(OnGroup::Follow)
                 {
@@ -383,18 +381,42 @@ impl Fates {
         self.turn(*id, Event::Came { fate, dedup }, turns);
     }
 
+    /// A receive tells which queue its name stands for; one of several queues, where only one of them is not known.
+    fn learn(&mut self, first: &QueueName, then: &[QueueName], given: impl Iterator<Item = u64>) {
+        let mut unknown = std::iter::once(first).chain(then).filter(|name| !self.names.contains_key(*name));
+        let Some(name) = unknown.next() else { return };
+        if unknown.any(|other| other != name) {
+            return;
+        }
+        let known: Vec<u64> = self.names.values().copied().collect();
+        for queue in given.filter(|queue| !known.contains(queue)) {
+            self.names.insert(name.clone(), queue);
+        }
+    }
+
+    /// All that is not leased in a queue is gone; with the queue, what is leased too. Of a queue that a move made the name is
+    /// not known before somebody receives from it: it may be any of those without one.
     fn swept(&mut self, name: &QueueName, removed: bool, turns: &mut Vec<Turn>) {
-        let Some(queue) = self.names.get(name).copied() else { return };
-        for fate in self.messages.values_mut().filter(|fate| fate.queue == queue) {
+        let (queues, gone) = match self.names.get(name) {
+            Some(queue) => (BTreeSet::from([*queue]), Doing::Gone),
+            None => {
+                let named: HashSet<u64> = self.names.values().copied().collect();
+                let used = self.messages.values().map(|fate| fate.queue);
+                (used.filter(|queue| !named.contains(queue)).collect(), Doing::Unsure)
+            }
+        };
+        for fate in self.messages.values_mut().filter(|fate| queues.contains(&fate.queue)) {
             if fate.state == Doing::Here || (removed && fate.state == Doing::Leased) {
-                fate.state = Doing::Gone;
+                fate.state = gone;
             }
         }
         if removed {
             self.names.remove(name);
         }
-        let nobody = MessageId { group: 0, queue, held: false, priority: 0, sequence: 0 };
-        turns.push(Turn { id: nobody, was: None, event: Event::Swept { queue, removed } });
+        for queue in queues {
+            let nobody = MessageId { group: 0, queue, held: false, priority: 0, sequence: 0 };
+            turns.push(Turn { id: nobody, was: None, event: Event::Swept { queue, removed } });
+        }
     }
 }
 

@@ -50,6 +50,12 @@ impl Index {
                 index.by_dedup.entry((sent.queue, sent.m.dedup_id().into())).or_default().push(number);
             }
         }
+        // Whoever was not told the id of his message can learn it from its delivery, or from a duplicate of it.
+        for got in &story.got {
+            if let Some(sent) = index.by_value.get(&got.v) {
+                index.by_id.entry(got.id).or_insert(*sent);
+            }
+        }
         for (number, op) in (0u32..).zip(&story.ops) {
             if let Some(rid) = op.rid()
                 && let Some(before) = index.by_rid.insert(rid, number)

@@ -38,6 +38,8 @@ pub struct Story {
     pub times: Vec<Timed>,
     /// Settings given to queues, by the operation's place.
     pub settings: Vec<(u32, Settings)>,
+    /// Defaults given to namespaces.
+    pub namespaces: Vec<(String, Settings)>,
     /// The operations that ended with an answer, in that order.
     pub ended: Vec<u32>,
     /// The time of the last event, in nanoseconds.
@@ -119,6 +121,11 @@ impl Story {
     /// A refusal.
     pub fn refusal(&self, number: u32) -> Option<&Refusal> {
         self.refusals.list.get(number as usize)
+    }
+
+    /// The queues that some call names, by their numbers.
+    pub fn queues(&self) -> impl Iterator<Item = (u32, &QueueName)> {
+        (0u32..).zip(&self.queues.list)
     }
 
     /// How many events there are.
@@ -274,7 +281,8 @@ impl Story {
                 let saw = Saw::Message(Target::Dedup { q, dd }, Seen::Nothing);
                 self.looks.push(Look { op: at, saw });
             }
-            Call::SetNamespace { .. } | Call::DeleteNamespace { .. } => {}
+            Call::SetNamespace { ns, set, auto: _ } => self.namespaces.push((ns, set)),
+            Call::DeleteNamespace { .. } => {}
             Call::Create { q, set } | Call::Update { q, set } => {
                 row.queue = self.queues.number(&q);
                 self.settings.push((at, set));

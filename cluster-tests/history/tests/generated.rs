@@ -16,8 +16,12 @@ struct Made {
 }
 
 fn make(seed: u64, ops: u64, whole: bool) -> Made {
+    make_with(Options { seed, ops, clients: 6, queues: 2, backlog: 60, whole })
+}
+
+fn make_with(options: Options) -> Made {
+    let seed = options.seed;
     let (mut events, mut audit) = (Vec::new(), Vec::new());
-    let options = Options { seed, ops, clients: 6, queues: 2, backlog: 60, whole };
     let meta = generate(options, &mut |line| match line {
         Line::Event(event) => events.push(*event),
         Line::Audit(line) => audit.push(*line),
@@ -34,8 +38,10 @@ fn judge(made: &Made) -> Result<Report, JudgeError> {
 
 #[test]
 fn legal_histories_are_green() -> anyhow::Result<()> {
-    for seed in 0..40 {
-        let made = make(seed, 3_000, seed % 4 != 0);
+    for seed in 0..200 {
+        let (clients, queues, backlog) = (3 + seed % 9, 1 + seed % 3, 20 + 40 * (seed % 5));
+        let clients = usize::try_from(clients)?;
+        let made = make_with(Options { seed, ops: 3_000, clients, queues, backlog, whole: seed % 8 != 0 });
         assert!(made.meta.drained, "seed {seed}: expected all to be received");
         let report = judge(&made)?;
         assert_eq!(report.verdict(), Verdict::Green, "seed {seed}:\n{report}");

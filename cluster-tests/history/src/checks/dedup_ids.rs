@@ -79,8 +79,11 @@ impl Check for DedupIds {
                     let freed = matches!(*how, "cancelled" | "purged");
                     let ended = if freed { Ended::Freed } else { Ended::Finished };
                     // Of a lease that ran out only the end is seen: by a purge, or with its time.
-                    let ended = if how.starts_with("gone") { Ended::Unsure } else { ended };
-                    self.note(turn.id, ended);
+                    let gone = how.starts_with("gone");
+                    // What may be a dead letter by now frees no id, which its queue remembers as that of one that is finished.
+                    let dead = |was: Fate| was.state == Doing::Unsure || (was.expires != 0 && now >= was.expires);
+                    let dead = freed && turn.was.is_some_and(dead);
+                    self.note(turn.id, if gone || dead { Ended::Unsure } else { ended });
                 }
                 Event::Taken | Event::Died { .. } | Event::Left => self.note(turn.id, Ended::Finished),
                 Event::Swept { queue, .. } => self.sweep(*queue),
@@ -168,8 +171,10 @@ fn forgotten(case: &Case, queue: u32, dedup: &str, id: MessageId, asked: u32, ou
         )
     });
     let cancels = case.index.cancels(story, first);
+    // As a dead letter it is in another queue, and its id is not freed: one that cannot have died.
+    let alive = |until: u64| !case.may_be_dead(first, until);
     let cancelled = cancels
-        .filter(|cancel| cancel.told == CancelTold::Cancelled(id))
+        .filter(|cancel| cancel.told == CancelTold::Cancelled(id) && alive(story.ops[cancel.op as usize].t1))
         .map(|cancel| story.ops[cancel.op as usize].t1)
         .min();
     out.expect(cancelled.is_none_or(|cancelled| cancelled >= op.t0), || {

@@ -3,7 +3,7 @@
 use super::{After, Check, Findings};
 use crate::case::{Case, MS};
 use crate::format::Verdict;
-use crate::story::{SentTold, SettledTold, TimedTold};
+use crate::story::{NONE, SentTold, SettledTold, TimedTold};
 
 pub(super) struct Early;
 
@@ -51,17 +51,19 @@ impl Check for Early {
     }
 }
 
-/// After a failure a message waits as long as it was told to.
+/// After a failure a message waits as long as it was told to, unless it becomes a dead letter: that one is ready at once.
 fn waits(case: &Case, deliveries: &[u32], moved: u64, out: &mut Findings) {
     let story = &case.story;
     let before = |got: &&u32| story.ops[story.got[**got as usize].op as usize].t1 < moved;
     let deliveries: Vec<u32> = deliveries.iter().filter(before).copied().collect();
     for number in &deliveries {
+        let dead = story.got[*number as usize].dead != NONE;
         for settle in case.index.settles(*number) {
             let settle = &story.settles[*settle as usize];
             let SettledTold::Delayed { due } = settle.told else { continue };
             let failed = &story.ops[settle.op as usize];
-            for later in deliveries.iter().map(|later| &story.got[*later as usize]) {
+            let all = deliveries.iter().map(|later| &story.got[*later as usize]);
+            for later in all.filter(|later| dead || later.dead == NONE) {
                 let op = &story.ops[later.op as usize];
                 let follows = op.cp().zip(failed.cp()).is_some_and(|(later, failed)| later > failed);
                 if op.t0 > failed.t1 {
@@ -86,14 +88,21 @@ fn waits(case: &Case, deliveries: &[u32], moved: u64, out: &mut Findings) {
     }
 }
 
-/// A message that was rescheduled waits as long as it was told to, unless it was rescheduled again.
+/// A message that was rescheduled waits as long as it was told to, unless it was rescheduled again, or became a dead letter
+/// afterwards.
 fn new_times(case: &Case, sent: u32, deliveries: &[u32], out: &mut Findings) {
     let story = &case.story;
     for timed in case.index.times(story, sent) {
         let op = &story.ops[timed.op as usize];
-        let (TimedTold::Moved { at, .. }, Some(cp)) = (timed.told, op.cp()) else { continue };
+        let (TimedTold::Moved { id, at }, Some(cp)) = (timed.told, op.cp()) else { continue };
+        // Only one that was seen as a dead letter before is one for certain.
+        let seen = |got: &u32| Some(&story.got[*got as usize]).filter(|got| got.dead != NONE);
+        let dead =
+            deliveries.iter().filter_map(seen).any(|got| story.ops[got.op as usize].cp().is_some_and(|at| at < cp));
         let others = || case.index.times(story, sent).filter(|other| other.op != timed.op);
-        for got in deliveries.iter().map(|got| &story.got[*got as usize]) {
+        let all = deliveries.iter().map(|got| &story.got[*got as usize]);
+        // By a dedup id another message may have been meant.
+        for got in all.filter(|got| got.id == id && (dead || got.dead == NONE)) {
             let receive = &story.ops[got.op as usize];
             let Some(received) = receive.cp().filter(|received| *received > cp && receive.ts != 0) else { continue };
             let again = others().any(|other| {

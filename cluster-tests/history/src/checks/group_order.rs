@@ -8,7 +8,7 @@ use crate::case::{Case, MS};
 use crate::fast::FastMap;
 use crate::fates::{Event, Fate};
 use crate::format::{Kind, MessageId, OnGroup, Verdict};
-use crate::story::{End, NONE};
+use crate::story::{End, NONE, OpRow};
 
 #[derive(Default)]
 pub(super) struct GroupOrder {
@@ -198,6 +198,7 @@ type Held = (u64, u64, u32);
 fn one_at_a_time(case: &Case, out: &mut Findings) {
     let story = &case.story;
     let mut leased: HashMap<(u32, &str), Vec<Held>> = HashMap::new();
+    let removed: Vec<&OpRow> = story.ops.iter().filter(|op| op.kind == Kind::Delete && op.end != End::Fail).collect();
     for (v, deliveries) in case.index.lives(story) {
         let Some(sent) = case.index.sent(v).map(|sent| &story.sent[sent as usize]) else { continue };
         if sent.m.group().is_empty() {
@@ -205,7 +206,7 @@ fn one_at_a_time(case: &Case, out: &mut Findings) {
         }
         for number in deliveries.iter().filter(|got| !story.got[**got as usize].taken) {
             let got = &story.got[*number as usize];
-            let (from, until) = (story.ops[got.op as usize].t1, leased_until(case, *number));
+            let (from, until) = (story.ops[got.op as usize].t1, leased_until(case, *number, &removed));
             if from < until {
                 leased.entry((got.queue, sent.m.group())).or_default().push((from, until, *number));
             }
@@ -231,8 +232,8 @@ fn one_at_a_time(case: &Case, out: &mut Findings) {
     }
 }
 
-/// Until when a delivery was leased for certain.
-fn leased_until(case: &Case, number: u32) -> u64 {
+/// Until when a delivery was leased for certain: its lease may have ended with its queue too.
+fn leased_until(case: &Case, number: u32, removed: &[&OpRow]) -> u64 {
     let story = &case.story;
     let got = &story.got[number as usize];
     let from = |begin: u64, lease: u64| begin.saturating_add(lease).saturating_sub(case.slack(lease));
@@ -248,7 +249,9 @@ fn leased_until(case: &Case, number: u32) -> u64 {
         };
         until = until.min(ends);
     }
-    until
+    let begin = story.ops[got.op as usize].t0;
+    let removed = removed.iter().filter(|op| op.queue == got.queue && op.t1 >= begin).map(|op| op.t0).min();
+    removed.map_or(until, |removed| until.min(removed))
 }
 
 /// Who was enqueued before another one began is finished before that one is delivered.

@@ -4,8 +4,8 @@
 use super::{After, Applying, Check, Findings};
 use crate::case::Case;
 use crate::fates::{Doing, Event, Fate};
-use crate::format::{Kind, Target};
-use crate::story::{CancelTold, End, OpRow, TimedTold};
+use crate::format::Target;
+use crate::story::{CancelTold, TimedTold};
 
 pub(super) struct TooLate;
 
@@ -66,9 +66,6 @@ impl Check for TooLate {
         let cancels = story.cancels.iter().filter(|c| matches!(c.told, CancelTold::No(n) if late(n)));
         let times = story.times.iter().filter(|t| matches!(t.told, TimedTold::No(n) if late(n)));
         let asked = cancels.map(|c| (c.op, &c.target)).chain(times.map(|t| (t.op, &t.time.of)));
-        // Receives that may have got something nobody was told of, by the time when they began.
-        let unheard = |op: &&OpRow| op.kind == Kind::Receive && op.end != End::Ok;
-        let first_unheard = story.ops.iter().filter(unheard).map(|op| op.t0).min().unwrap_or(u64::MAX);
         for (op, target) in asked {
             let Target::Id(_) = target else { continue };
             let row = &story.ops[op as usize];
@@ -76,7 +73,7 @@ impl Check for TooLate {
             let v = story.sent[sent as usize].m.v;
             let got = case.index.deliveries(story, v).iter().map(|got| &story.got[*got as usize]);
             let had = got.filter(|got| !got.taken).any(|got| story.ops[got.op as usize].t0 < row.t1);
-            out.expect(had || first_unheard < row.t1, || {
+            out.expect(had || case.first_unheard < row.t1, || {
                 format!("{}: was told TOO_LATE for message v {v}, but nobody had received it by then", story.name(op))
             });
         }

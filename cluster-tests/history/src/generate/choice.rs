@@ -122,7 +122,7 @@ impl Run<'_> {
         if self.options.whole && self.random.chance(100) {
             return Call::Receive { q: once(), then: Vec::new(), max, wait: 0, lease: 0, auto: true };
         }
-        let dead = self.random.chance(if self.draining { 300 } else { 50 });
+        let dead = self.random.chance(if self.draining || self.options.whole { 300 } else { 50 });
         let q = if dead { QueueName::new("", &format!("{q}.dlq")) } else { q };
         let then = if self.options.whole && q.namespace() == "default" && self.random.chance(200) {
             (0..1 + self.random.below(2)).map(|_| queue(self.random.below(self.options.queues))).collect()
@@ -200,7 +200,7 @@ impl Run<'_> {
             let how = match self.random.below(100) {
                 _ if self.draining => Verdict::Ack,
                 0..4 => Verdict::Retry { d: None },
-                4..7 => Verdict::Retry { d: Some(self.random.below(500)) },
+                4..7 => Verdict::Retry { d: Some(self.random.below(if self.options.whole { 3_000 } else { 500 })) },
                 7..9 => Verdict::Reject,
                 9..12 => Verdict::Release,
                 12..15 => Verdict::Extend { lease: 4_000 },

@@ -247,6 +247,15 @@ fn dead_letters() {
         hand.receive(20, 30, Delivery { dead: Some(why), ..delivery(1, 1, 100) });
         hand
     };
+    // The defaults that its namespace had for a while.
+    let named = |ns: &str| {
+        let mut hand = failed(2, dead.clone());
+        let set = Settings { max_attempts: Some(3), ..Settings::default() };
+        hand.ok(60, 70, Call::SetNamespace { ns: ns.into(), set, auto: None }, Answer::Changed { q: 0 });
+        hand
+    };
+    named("default").passes("I9 ");
+    named("shop").flagged("I9 ", "with 3 failures, of 5 to 5");
     letter(3).passes("I9 ");
     letter(4).flagged("I9 ", "expected 3 to 3 failures");
     // Rejected: dead at once.
@@ -366,6 +375,27 @@ fn early() {
     hand.settle(40, 50, 100, Verdict::Retry { d: Some(2_000) }, SettleOutcome::Delayed { due: EPOCH + 2_040 });
     hand.receive(1_000, 1_010, delivery(1, 2, 101));
     hand.flagged("I12 ", "had put off by 2000 ms");
+    // As a dead letter it is ready at once, and waits from then on.
+    let why = DeadLetter { q: orders(), why: "expired".into(), rc: 1, f: 1 };
+    let buried = |rc: u32, tok: u128| Delivery { dead: Some(why.clone()), ..delivery(1, rc, tok) };
+    let again = |t: u64| {
+        let mut hand = Hand::new();
+        hand.enqueue(0, 10, 1);
+        hand.receive(20, 30, delivery(1, 1, 100));
+        hand.settle(40, 50, 100, Verdict::Retry { d: Some(2_000) }, SettleOutcome::Delayed { due: EPOCH + 2_040 });
+        hand.receive(1_000, 1_010, buried(1, 101));
+        hand.settle(
+            1_020,
+            1_030,
+            101,
+            Verdict::Retry { d: Some(2_000) },
+            SettleOutcome::Delayed { due: EPOCH + 3_020 },
+        );
+        hand.receive(t, t + 10, buried(2, 102));
+        hand
+    };
+    again(3_020).passes("I12 ");
+    again(2_000).flagged("I12 ", "had put off by 2000 ms");
 }
 
 #[test]

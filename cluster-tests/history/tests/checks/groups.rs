@@ -58,6 +58,13 @@ fn the_second_before_the_first_is_found() {
     hand.ok(35, 45, Call::Cancel { c: vec![Target::Id(id(1))] }, gone);
     hand.receive(40, 50, got(2, 1, 101));
     hand.passes("I10 ");
+    // With their queue their leases go, and another one has its name.
+    let mut hand = two();
+    hand.receive(40, 50, got(1, 1, 100));
+    hand.ok(51, 52, Call::Delete { q: orders() }, Answer::Removed { n: 2 });
+    hand.put(53, 54, member(3), taken_in(3));
+    hand.receive(60, 70, got(3, 1, 101));
+    hand.passes("I10 ");
     // A delayed one joins its line only when it is due.
     let mut hand = Hand::new();
     let late = EnqueueOutcome::In { id: id(1), seq: 1, at: EPOCH + 5_000, dup: false };
@@ -126,6 +133,36 @@ fn a_line_waits_for_its_dead_letter() {
     hand.cancelled(25, Target::Id(id(1)), cancel);
     hand.granted(30, 2, 1, 101);
     hand.passes("I10 ");
+    // Or once it was purged: from a queue whose name nobody has told yet.
+    let graves = QueueName::new("", "orders.dlq");
+    let mut hand = dies(OnGroup::Block);
+    hand.applied(25, None, Command::Purge { q: graves.clone() }, Applied::Removed { n: 1 });
+    hand.granted(30, 2, 1, 101);
+    hand.passes("I10 ");
+    // One that was purged empty frees nothing: the name of the other is known by then.
+    let mut hand = dies(OnGroup::Block);
+    let c = Command::Receive { q: graves, then: vec![], max: 1, bytes: 0, lease: 5_000, auto: false };
+    let g = vec![Grant { q: 2, seq: 1, tok: Some((id(1), Token(102))), rc: 1, f: 0, end: 5_022 }];
+    hand.applied(22, None, c, Applied::Granted { g });
+    hand.applied(25, None, Command::Purge { q: QueueName::new("", "others") }, Applied::Removed { n: 0 });
+    hand.granted(30, 2, 1, 101);
+    hand.flagged("I10 ", "its line waits for the dead letter 1.1.m4.1");
+    // A lease that ran out after its message had expired: whether the group followed, nobody was told.
+    let ran_out = |x: u64| {
+        let mut hand = logged(&[], OnGroup::Follow);
+        let more = More { g: "o-7".into(), x, ..More::default() };
+        hand.entered(1, NewMessage { more: Some(Box::new(more)), ..message(1) }, taken_in(1));
+        hand.entered(1, member(2), taken_in(2));
+        hand.granted(10, 1, 1, 100);
+        let l = vec![ExpiredLease { queue: 1, sequence: 1, granted: 5 }];
+        let ended = vec![(0, SettleOutcome::Dead { seq: 1, q: 2 })];
+        hand.applied(5_010, None, Command::Expire { l }, Applied::Expired { l: ended });
+        hand.entered(5_020, member(3), taken_in(3));
+        hand.granted(5_030, 3, 1, 101);
+        hand
+    };
+    ran_out(0).passes("I10 ");
+    ran_out(EPOCH + 3_000).passes("I10 ");
     // Those that follow a dead letter are gone from the line, whoever comes later is not held up by them.
     let mut hand = dies(OnGroup::Follow);
     hand.entered(30, member(4), taken_in(4));

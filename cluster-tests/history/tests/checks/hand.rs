@@ -3,9 +3,9 @@
 use ticketrail_history::case::Case;
 pub(crate) use ticketrail_history::format::{
     Answer, Applied, AuditLine, Call, CancelOutcome, ChainLine, Command, DeadLetter, Delivery, EnqueueOutcome,
-    EnqueuePart, Event, Expect, Grant, Hash, Info, Kind, MessageId, MessageState, Meta, More, NemesisLine, NewMessage,
-    NewTime, OnGroup, Op, Phase, Position, QueueName, Refusal, Rid, Settings, Settle, SettleOutcome, Stats, Taken,
-    TakenOut, Target, TimeOutcome, Token, Told, Verdict, What, fingerprint,
+    EnqueuePart, Event, Expect, ExpiredLease, Grant, Hash, Info, Kind, MessageId, MessageState, Meta, More,
+    NemesisLine, NewMessage, NewTime, OnGroup, Op, Phase, Position, QueueName, Refusal, Rid, Settings, Settle,
+    SettleOutcome, Stats, Taken, TakenOut, Target, TimeOutcome, Token, Told, Verdict, What, fingerprint,
 };
 use ticketrail_history::judge::{JudgeError, Report, judge_case};
 use ticketrail_history::story::Story;

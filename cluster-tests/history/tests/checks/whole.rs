@@ -61,6 +61,14 @@ fn dedup_ids_by_what_clients_saw() {
     cancel(&mut hand, 22, Target::Id(id(1)), CancelOutcome::Cancelled { id: id(1) });
     hand.put(40, 50, keyed(2), duplicate(1));
     hand.flagged("I11 a dedup id", "which had been cancelled");
+    // But not that of a dead letter, which is in another queue.
+    let mut hand = made(None);
+    hand.put(10, 20, keyed(1), taken_in(1));
+    hand.receive(21, 22, delivery(1, 1, 100));
+    hand.settle(23, 24, 100, Verdict::Reject, SettleOutcome::Dead { seq: 1, q: 2 });
+    cancel(&mut hand, 25, Target::Id(id(1)), CancelOutcome::Cancelled { id: id(1) });
+    hand.put(40, 50, keyed(2), duplicate(1));
+    hand.passes("I11 a dedup id");
     let mut hand = made(None);
     hand.put(30, 40, keyed(2), duplicate(9));
     hand.flagged("I11 a dedup id", "nobody added that one under it");
@@ -115,6 +123,16 @@ fn dedup_ids_by_the_log() {
     hand.cancelled(15, Target::Id(id(1)), CancelOutcome::Cancelled { id: id(1) });
     hand.entered(20, keyed(2), taken_in(2));
     hand.passes("I11 a dedup id");
+    // Cancelled when it may have expired, and so may have been a dead letter: its id may be remembered.
+    let late = |t: u64| {
+        let mut hand = made_in_log(None);
+        hand.entered(10, with(1, More { dd: "order 7".into(), x: EPOCH + 100, ..More::default() }), taken_in(1));
+        hand.cancelled(t, Target::Id(id(1)), CancelOutcome::Cancelled { id: id(1) });
+        hand.entered(200, keyed(2), duplicate(1));
+        hand
+    };
+    late(150).passes("I11 a dedup id");
+    late(50).flagged("I11 a dedup id", "its queue had forgotten it by then");
 }
 
 #[test]
@@ -283,6 +301,40 @@ fn new_times_are_kept() {
     };
     moved(1_020).passes("I12 ");
     moved(500).flagged("I12 ", "expected it from 1001020 on");
+    // It was another one that had the dedup id by then.
+    let mut hand = made(None);
+    hand.put(2, 10, keyed(1), taken_in(1));
+    let dedup = Target::Dedup { q: orders(), dd: "order 7".into() };
+    let call = Call::Reschedule { t: vec![NewTime { of: dedup, d: 1_000, at: 0 }] };
+    hand.ok(20, 30, call, Answer::Rescheduled { t: vec![TimeOutcome::Moved { id: id(1), at: EPOCH + 1_020 }] });
+    hand.put(40, 50, keyed(2), taken_in(2));
+    hand.receive(60, 70, delivery(2, 1, 100));
+    hand.passes("I12 ");
+    // Whose enqueue nobody was told of is known by its delivery.
+    let mut hand = made(None);
+    hand.raw(2, 10, Call::Enqueue { q: orders(), m: vec![message(1)], all: false }, None);
+    hand.receive(20, 30, delivery(1, 1, 100));
+    hand.settle(40, 50, 100, Verdict::Retry { d: Some(2_000) }, SettleOutcome::Delayed { due: EPOCH + 2_040 });
+    let call = Call::Reschedule { t: vec![NewTime { of: Target::Id(id(1)), d: 0, at: 0 }] };
+    hand.ok(60, 70, call, Answer::Rescheduled { t: vec![TimeOutcome::Moved { id: id(1), at: EPOCH + 60 }] });
+    hand.receive(80, 90, delivery(1, 2, 101));
+    hand.passes("I12 ");
+    // What makes it a dead letter lifts a new time too, and a dead letter can be given one.
+    let why = || DeadLetter { q: orders(), why: "group".into(), rc: 0, f: 0 };
+    let buried = |rc: u32, tok: u128| Delivery { dead: Some(why()), ..delivery(1, rc, tok) };
+    let again = |t: u64| {
+        let mut hand = made(None);
+        hand.enqueue(2, 10, 1);
+        for (begin, rc, then) in [(20, 1, 500), (540, 2, t)] {
+            let call = Call::Reschedule { t: vec![NewTime { of: Target::Id(id(1)), d: 1_000, at: 0 }] };
+            let t = vec![TimeOutcome::Moved { id: id(1), at: EPOCH + begin + 1_000 }];
+            hand.ok(begin, begin + 10, call, Answer::Rescheduled { t });
+            hand.receive(then, then + 10, buried(rc, 100 + u128::from(rc)));
+        }
+        hand
+    };
+    again(1_540).passes("I12 ");
+    again(600).flagged("I12 ", "expected it from 1001540 on");
     // A second one at once lifts the first.
     let mut hand = moved(500);
     let call = Call::Reschedule { t: vec![NewTime { of: Target::Id(id(1)), d: 0, at: 0 }] };
