@@ -187,6 +187,11 @@ impl Scene {
         Ok(outage)
     }
 
+    /// The longest time between two writes that was measured for clients of the SDK.
+    pub fn longest_by_sdk(&self) -> Duration {
+        self.by_sdk
+    }
+
     /// Forgets how long there were no writes up to now.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use ticketrail_core::RequestId;
-use ticketrail_proto::v1;
+use ticketrail_proto::{reason, v1};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -42,6 +42,12 @@ impl Ending {
     /// The server stops.
     fn draining() -> Self {
         Self::failed(Refusal::draining())
+    }
+
+    /// What a refusal of a request means for its stream: one that another node would take sends the stream there.
+    fn after(refusal: &Refusal) -> Option<Self> {
+        let elsewhere = [reason::DRAINING, reason::NO_QUORUM].contains(&refusal.reason);
+        elsewhere.then(|| Self::failed(refusal.clone()))
     }
 }
 

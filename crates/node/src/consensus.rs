@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -110,6 +111,10 @@ pub(crate) trait Consensus: Send + Sync + 'static {
 
     /// Waits until this node has applied all that was committed before the call, as a leader that a quorum confirms.
     fn read_index(&self) -> BoxFuture<'_, Result<(), ReadRefused>>;
+
+    /// How long ago a quorum last acknowledged this node as the leader; `None` where it does not lead, or was not
+    /// acknowledged yet.
+    fn acknowledged_ago(&self) -> Option<Duration>;
 
     /// Where the log is.
     fn figures(&self) -> Figures;

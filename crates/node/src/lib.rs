@@ -10,7 +10,7 @@
 //! - A leader: `lead` is what it does first, `scheduler` what it does when something is due, `signals` what `apply` tells
 //!   it, `flight` what is on its way, `keeper` its own sessions.
 //! - A cluster: `member` is who belongs to it, `peers` where they are and how they are reached,
-//!   `peering` how a node comes to it, `record` what it knows of the others.
+//!   `peering` how a node comes to it, `record` what it knows of the others, `reach` whether it can do without them.
 //! - A replica: `retention` flushes and purges, `read` answers, `status` tells, `broken` ends it.
 //! - `raft` alone names openraft; `consensus` is what the others see of it; `clock` alone reads clocks, `random` alone
 //!   draws random bytes, `work` alone has threads.
@@ -38,6 +38,7 @@ mod proposer;
 mod queue;
 mod raft;
 mod random;
+mod reach;
 mod read;
 mod receive;
 mod record;

@@ -40,7 +40,7 @@ use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::waiters::Waiters;
-use crate::{keeper, raft, release, retention, scheduler};
+use crate::{keeper, raft, reach, release, retention, scheduler};
 
 /// One replica. Owns every task of it; to be ended with [`Node::shutdown`]. Where it is dropped instead, its tasks end
 /// soon, as after a loss of power.
@@ -135,6 +135,7 @@ impl Node {
         let releases = Arc::new(Releases::new(state.clone(), queue.clone(), flight.clone(), broken.clone()));
         let forwards = Arc::new(Forwards::new(config.proposal_queue_bytes, config.parked_receives));
         let (tell, lead) = watch::channel(None);
+        let (tell_cut_off, cut_off) = watch::channel(false);
         let shared = Arc::new(Shared {
             started,
             consensus,
@@ -156,6 +157,7 @@ impl Node {
             passes: scheduler::Passes::default(),
             standing,
             lead,
+            cut_off,
             draining: AtomicBool::new(false),
             peering,
             snapshots,
@@ -165,6 +167,7 @@ impl Node {
         shared.peering.forward_to(&shared);
         let mut jobs = jobs(&shared, tell, &stopping);
         jobs.push(Box::pin(greeter.run(stopping.clone())));
+        jobs.push(Box::pin(reach::run(shared.clone(), tell_cut_off, stopping.clone())));
         jobs.push(Box::pin(steward::run(shared.peering.clone(), stopping)));
         let tasks = jobs.into_iter().map(tokio::spawn).collect();
         Ok(Node { shared, tasks, watcher: Some(watcher), stop })

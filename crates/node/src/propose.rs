@@ -39,6 +39,9 @@ impl Shared {
             if self.forwards.has_ended() {
                 return Err(self.over(CallError::Unavailable(Unavailable::Draining), repeat));
             }
+            if self.is_cut_off() {
+                return Err(self.no_leader(repeat));
+            }
             let place = route.place();
             let admitted = match (place, &request.command) {
                 (Place::Here, Some(command)) => Some(self.check(command, id.as_ref(), repeat)?),
@@ -57,7 +60,10 @@ impl Shared {
                 }
                 (Place::At(leader), _) => {
                     let bound = Bound { leader, seen: route.seen(), line_by: deadline, answer_by: deadline };
-                    self.propose_at(bound, &request, repeat).await
+                    tokio::select! {
+                        attempt = self.propose_at(bound, &request, repeat) => attempt,
+                        () = self.cut_off() => Attempt::Over(self.unknown()),
+                    }
                 }
                 (Place::Here, None) | (Place::Stopped, _) => {
                     Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum))
@@ -114,7 +120,14 @@ impl Shared {
         if let Err(queued_bytes) = self.queue.push(pending, served) {
             return Attempt::Over(CallError::Overloaded { queued_bytes });
         }
-        match timeout_at(deadline, &mut waiting.outcome).await {
+        let outcome = tokio::select! {
+            outcome = timeout_at(deadline, &mut waiting.outcome) => outcome,
+            () = self.cut_off() => match waiting.fate.withdraw() {
+                true => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
+                false => return Attempt::Over(self.unknown()),
+            },
+        };
+        match outcome {
             Ok(Ok(resolution)) => Attempt::of(resolution, |reply, term| Done { reply, origin: self.origin_of(term) }),
             // Whoever would tell has ended.
             Ok(Err(_)) => Attempt::Over(self.unknown()),

@@ -63,7 +63,10 @@ impl Shared {
             return Err(CallError::Broken(reason));
         }
         match freshness {
-            Freshness::Linearizable => self.read_index().await?,
+            Freshness::Linearizable => tokio::select! {
+                read = self.read_index() => read?,
+                () = self.cut_off() => return Err(self.no_leader(false)),
+            },
             Freshness::StaleOk => {}
         }
         let progress = self.signals.progress();

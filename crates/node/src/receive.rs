@@ -88,9 +88,15 @@ impl Shared {
         let mut receiving = Receiving::new(call, begun);
         let mut route = Route::new(self);
         loop {
+            if self.is_cut_off() {
+                return Err(self.no_leader(receiving.repeat));
+            }
             let attempt = match route.place() {
                 Place::Here => self.receive_here(&mut receiving, deadline).await,
-                Place::At(leader) => self.receive_at(leader, &route, &mut receiving, deadline).await,
+                Place::At(leader) => tokio::select! {
+                    attempt = self.receive_at(leader, &route, &mut receiving, deadline) => attempt,
+                    () = self.cut_off() => Attempt::Over(self.unknown()),
+                },
                 Place::Stopped => return Err(self.no_leader(receiving.repeat)),
             };
             match attempt {
@@ -242,7 +248,14 @@ impl Shared {
     }
 
     async fn round(&self, mut receiver: Receiver, ticket: &Ticket, receiving: &Receiving, deadline: Instant) -> Round {
-        let outcome = match timeout_at(deadline, &mut receiver.waiting.outcome).await {
+        let outcome = tokio::select! {
+            outcome = timeout_at(deadline, &mut receiver.waiting.outcome) => outcome,
+            () = self.cut_off() => match ticket.leave() || receiver.waiting.fate.withdraw() {
+                true => return Round::Ended(Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum))),
+                false => return Round::Ended(Attempt::Over(self.unknown())),
+            },
+        };
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(_) if ticket.leave() => return Round::Over,
             Err(_) if !self.leads() && receiver.waiting.fate.withdraw() => return Round::Over,

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) lead: watch::Receiver<Option<Lead>>,
+    /// Whether it is cut off from those that it needs.
+    pub(crate) cut_off: watch::Receiver<bool>,
     pub(crate) draining: AtomicBool,
 }
 

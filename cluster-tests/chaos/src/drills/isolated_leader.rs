@@ -101,7 +101,9 @@ fn isolate(scene: &mut Scene) -> anyhow::Result<()> {
         healed.elapsed().as_millis()
     ));
     scene.promised("a refusal on the wrong side", refused.longest, PATIENCE + ANSWER)?;
-    scene.promised("writes on the majority's side", outage, OUTAGE)
+    scene.promised("writes on the majority's side", outage, OUTAGE)?;
+    // Clients of the SDK reach both sides, and leave the one that refuses them.
+    scene.promised("writes by the SDK", scene.longest_by_sdk(), OUTAGE)
 }
 
 /// What clients on the wrong side were told.

@@ -12,7 +12,7 @@ use futures::stream::{FuturesUnordered, unfold};
 use ticketrail_core::command::{Commit, Receive};
 use ticketrail_core::limits;
 use ticketrail_node::call::{CallError, Deliveries, ReceiveCall, Unavailable};
-use ticketrail_proto::{reason, v1};
+use ticketrail_proto::v1;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 use tonic::{Status, Streaming};
@@ -48,7 +48,7 @@ type Answering = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
 struct Answered {
     part: Part,
-    draining: bool,
+    ending: Option<Ending>,
 }
 
 /// A stream of deliveries.
@@ -114,9 +114,9 @@ impl Consuming {
             let reads = self.ending.is_none() && self.calls.len() < limits::STREAM_REQUESTS;
             tokio::select! {
                 biased;
-                Some(Answered { part, draining }) = self.calls.next(), if !self.calls.is_empty() => {
-                    if draining {
-                        self.end(Ending::draining());
+                Some(Answered { part, ending }) = self.calls.next(), if !self.calls.is_empty() => {
+                    if let Some(ending) = ending {
+                        self.end(ending);
                     }
                     return Some((Ok(v1::ConsumeResponse { part: Some(part) }), self));
                 }
@@ -196,9 +196,12 @@ impl Consuming {
         };
         self.credits += reserved;
         match why {
-            CallError::Unavailable(Unavailable::Draining) => self.end(Ending::draining()),
-            // There will be a leader, a quorum, or room. What an unknown receive has leased comes back with its lease.
-            CallError::Unavailable(Unavailable::NotLeader { .. } | Unavailable::NoQuorum)
+            // Another node may do better.
+            CallError::Unavailable(Unavailable::Draining | Unavailable::NoQuorum) => {
+                self.end(Ending::failed(Refusal::from(why)));
+            }
+            // There will be a leader, or room. What an unknown receive has leased comes back with its lease.
+            CallError::Unavailable(Unavailable::NotLeader { .. })
             | CallError::Rejected(ticketrail_core::Rejection::NotInitialized(_))
             | CallError::DiskLow
             | CallError::Overloaded { .. }
@@ -265,16 +268,16 @@ async fn settled(api: QueueApi, name: Name, command: Commit) -> Answered {
         Ok(response) => {
             let outcome = Some(v1::settled::Outcome::Response(response));
             let part = Part::Settled(v1::Settled { session: name.session, seq: name.seq, outcome });
-            Answered { part, draining: false }
+            Answered { part, ending: None }
         }
         Err(refusal) => not_settled(name, refusal),
     }
 }
 
 fn not_settled(name: Name, refusal: Refusal) -> Answered {
-    let draining = refusal.reason == reason::DRAINING;
+    let ending = Ending::after(&refusal);
     let outcome = Some(v1::settled::Outcome::Error(refusal.into_item()));
-    Answered { part: Part::Settled(v1::Settled { session: name.session, seq: name.seq, outcome }), draining }
+    Answered { part: Part::Settled(v1::Settled { session: name.session, seq: name.seq, outcome }), ending }
 }
 
 async fn extended(api: QueueApi, name: Name, command: Commit) -> Answered {
@@ -288,14 +291,14 @@ async fn extended(api: QueueApi, name: Name, command: Commit) -> Answered {
         Ok(response) => {
             let outcome = Some(v1::leases_extended::Outcome::Response(response));
             let part = Part::Extended(v1::LeasesExtended { session: name.session, seq: name.seq, outcome });
-            Answered { part, draining: false }
+            Answered { part, ending: None }
         }
         Err(refusal) => not_extended(name, refusal),
     }
 }
 
 fn not_extended(name: Name, refusal: Refusal) -> Answered {
-    let draining = refusal.reason == reason::DRAINING;
+    let ending = Ending::after(&refusal);
     let outcome = Some(v1::leases_extended::Outcome::Error(refusal.into_item()));
-    Answered { part: Part::Extended(v1::LeasesExtended { session: name.session, seq: name.seq, outcome }), draining }
+    Answered { part: Part::Extended(v1::LeasesExtended { session: name.session, seq: name.seq, outcome }), ending }
 }

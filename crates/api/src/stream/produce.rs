@@ -8,7 +8,7 @@ use futures::stream::{FuturesUnordered, unfold};
 use ticketrail_core::command::Commit;
 use ticketrail_core::limits;
 use ticketrail_core::reply::{Committed, EnqueueOutcome, EnqueueResult};
-use ticketrail_proto::{reason, v1};
+use ticketrail_proto::v1;
 use tokio::sync::watch;
 use tonic::{Status, Streaming};
 
@@ -25,7 +25,7 @@ type Answering = Pin<Box<dyn Future<Output = Answered> + Send>>;
 struct Answered {
     response: v1::ProduceResponse,
     bytes: usize,
-    draining: bool,
+    ending: Option<Ending>,
 }
 
 /// A stream of enqueues.
@@ -81,11 +81,9 @@ impl Producing {
                 && self.bytes < limits::STREAM_BYTES;
             tokio::select! {
                 biased;
-                Some(Answered { response, bytes, draining }) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                Some(Answered { response, bytes, ending }) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     self.bytes -= bytes;
-                    if draining {
-                        self.ending.get_or_insert_with(Ending::draining);
-                    }
+                    self.ending = self.ending.take().or(ending);
                     return Some((Ok(response), self));
                 }
                 came = self.incoming.message(), if reads => match came {
@@ -143,17 +141,17 @@ async fn enqueue(api: QueueApi, name: Name, command: Commit, bytes: usize) -> An
                 outcome: Some(outcome),
             },
             bytes,
-            draining: false,
+            ending: None,
         },
         Err(refusal) => refused(name, refusal, bytes),
     }
 }
 
 fn refused(name: Name, refusal: Refusal, bytes: usize) -> Answered {
-    let draining = refusal.reason == reason::DRAINING;
+    let ending = Ending::after(&refusal);
     let outcome = v1::produce_response::Outcome::Error(refusal.into_item());
     let response = v1::ProduceResponse { session: name.session, seq: name.seq, commit: None, outcome: Some(outcome) };
-    Answered { response, bytes, draining }
+    Answered { response, bytes, ending }
 }
 
 /// The messages' results: in one where they stand one behind the other, else one by one.

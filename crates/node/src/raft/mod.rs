@@ -266,6 +266,16 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
         })
     }
 
+    fn acknowledged_ago(&self) -> Option<Duration> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let voters = metrics.membership_config.membership().get_joint_config();
+        if voters.iter().all(|voters| voters.iter().eq([&metrics.id])) {
+            return Some(Duration::ZERO);
+        }
+        metrics.last_quorum_acked.map(|at| at.elapsed())
+    }
+
     fn figures(&self) -> Figures {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();

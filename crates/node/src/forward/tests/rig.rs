@@ -206,6 +206,7 @@ fn shared(net: &Net, config: NodeConfig, standing: watch::Receiver<Standing>, st
         passes: scheduler::Passes::default(),
         standing,
         lead: watch::channel(None).1,
+        cut_off: watch::channel(false).1,
         draining: AtomicBool::new(false),
         peering: Peering::new(PeeringConfig::alone(), Box::new(MemHome::default())).expect("a home in memory"),
         snapshots: Snapshots::default(),
@@ -223,6 +224,10 @@ impl Consensus for Follows {
 
     fn read_index(&self) -> BoxFuture<'_, Result<(), ReadRefused>> {
         Box::pin(async { Err(ReadRefused::NotLeader { leader: None }) })
+    }
+
+    fn acknowledged_ago(&self) -> Option<Duration> {
+        None
     }
 
     fn figures(&self) -> Figures {
