@@ -140,7 +140,7 @@ mod tests {
         let start = Instant::now();
         let (mut now, mut reach) = (start, Reach::new(MAX, EVERY, start));
         rounds(&mut reach, &mut now, 20, |_| follower(None));
-        assert_eq!(rounds(&mut reach, &mut now, 10, |_| leader(None)), 0);
+        assert_eq!(rounds(&mut reach, &mut now, 11, |_| leader(None)), 0, "1.5 s after it came to lead");
         assert_eq!(rounds(&mut reach, &mut now, 1, |_| leader(None)), 1);
     }
 

@@ -28,7 +28,7 @@ use openraft::errors::{ClientWriteError, Fatal, InitializeError, LinearizableRea
 use openraft::impls::ProgressResponder;
 use openraft::metrics::RaftServerMetrics;
 use openraft::raft::ReadPolicy;
-use openraft::{AsyncRuntime, ChangeMembers, Config, Raft, ServerState, SnapshotPolicy};
+use openraft::{AsyncRuntime, ChangeMembers, Config, Instant as _, Raft, ServerState, SnapshotPolicy};
 use ticketrail_core::GroupId;
 use ticketrail_proto::raft::raft_service_server::RaftService;
 use ticketrail_storage::log::{LeaderId, RaftLog};
