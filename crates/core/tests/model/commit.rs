@@ -3,8 +3,8 @@
 use ticketrail_core::LeaseToken;
 use ticketrail_core::command::Commit;
 use ticketrail_core::reply::{
-    Answered, CancelOutcome, CancelResult, Committed, Empty, EnqueueOutcome, EnqueueResult, Part, PartRefused,
-    Rejection, RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome,
+    Answered, CancelOutcome, CancelResult, Committed, DelayedUntil, Empty, EnqueueOutcome, EnqueueResult, Part,
+    PartRefused, Rejection, RejectionRecord, RescheduleOutcome, RescheduleResult, SettleOutcome,
 };
 
 use super::{ANY_FIELD, Answer, Model, invalid, refused};
@@ -84,13 +84,16 @@ impl Model {
     }
 
     fn parts(&mut self, commit: &Commit, heard: Option<&Committed>) -> Result<(Committed, Touched), String> {
-        // Of an atomic commit that falls nothing is heard. What jitter would have been does not matter then.
-        let unheard = SettleOutcome::Readied(Empty {});
+        // Of an atomic commit that falls nothing is heard.
+        let ready = SettleOutcome::Readied(Empty {});
+        let delayed = SettleOutcome::Delayed(DelayedUntil { due_ms: self.clock.cluster + 1 });
         let mut settled = Vec::new();
         for (part, settle) in commit.settle.iter().enumerate() {
             let heard = match heard {
                 Some(heard) => heard.settled.get(part).and_then(|result| result.outcome.as_ref()),
-                None => commit.atomic.then_some(&unheard),
+                None if !commit.atomic => None,
+                None if self.would_wait.checked_shr(part as u32).unwrap_or(0) & 1 == 1 => Some(&delayed),
+                None => Some(&ready),
             };
             settled.push(self.settle(settle, heard)?);
         }
