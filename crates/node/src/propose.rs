@@ -48,7 +48,7 @@ impl Shared {
                 (Place::Here, None) | (Place::At(_) | Place::Stopped, _) => None,
             };
             if ours && slot.is_none() {
-                let Ok(reserved) = timeout_at(deadline, self.sessions.reserve()).await else {
+                let Some(reserved) = self.reserve(&self.sessions, deadline).await else {
                     return Err(self.over(self.not_proposed(), repeat));
                 };
                 request.id = Some(reserved.assign(self.config.clock.now()));
@@ -61,6 +61,7 @@ impl Shared {
                 (Place::At(leader), _) => {
                     let bound = Bound { leader, seen: route.seen(), line_by: deadline, answer_by: deadline };
                     tokio::select! {
+                        biased;
                         attempt = self.propose_at(bound, &request, repeat) => attempt,
                         () = self.cut_off() => Attempt::Over(self.unknown()),
                     }
@@ -121,6 +122,7 @@ impl Shared {
             return Attempt::Over(CallError::Overloaded { queued_bytes });
         }
         let outcome = tokio::select! {
+            biased;
             outcome = timeout_at(deadline, &mut waiting.outcome) => outcome,
             () = self.cut_off() => match waiting.fate.withdraw() {
                 true => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
@@ -138,7 +140,7 @@ impl Shared {
 
     /// The time is over, and this attempt never was in the log.
     fn not_proposed(&self) -> CallError {
-        if self.leads() {
+        if self.leads() && !self.is_cut_off() {
             CallError::Overloaded { queued_bytes: self.queue.bytes() }
         } else {
             CallError::Unavailable(Unavailable::NoQuorum)

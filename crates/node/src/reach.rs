@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout_at};
 
 use crate::clock::Instant;
+use crate::sessions::{Sessions, Slot};
 use crate::shared::Shared;
 
 /// What a node last had of those that it needs.
@@ -68,6 +69,15 @@ impl Shared {
         if cut_off.wait_for(|cut_off| *cut_off).await.is_err() {
             // The node ends, and with it whatever waits here.
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// A place in one of this node's own sessions; `None` where there is none by `deadline`, or the node is cut off.
+    pub(crate) async fn reserve(&self, sessions: &Arc<Sessions>, deadline: Instant) -> Option<Slot> {
+        tokio::select! {
+            biased;
+            slot = timeout_at(deadline, sessions.reserve()) => slot.ok(),
+            () = self.cut_off() => None,
         }
     }
 

@@ -64,6 +64,7 @@ impl Shared {
         }
         match freshness {
             Freshness::Linearizable => tokio::select! {
+                biased;
                 read = self.read_index() => read?,
                 () = self.cut_off() => return Err(self.no_leader(false)),
             },

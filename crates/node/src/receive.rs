@@ -94,6 +94,7 @@ impl Shared {
             let attempt = match route.place() {
                 Place::Here => self.receive_here(&mut receiving, deadline).await,
                 Place::At(leader) => tokio::select! {
+                    biased;
                     attempt = self.receive_at(leader, &route, &mut receiving, deadline) => attempt,
                     () = self.cut_off() => Attempt::Over(self.unknown()),
                 },
@@ -145,9 +146,9 @@ impl Shared {
             None => {
                 let fits = |slot: &Slot| receiving.repeat || slot.is_of(&self.poll_sessions);
                 if !receiving.slot.as_ref().is_some_and(fits) {
-                    match timeout_at(deadline.max(now + PATIENCE), self.poll_sessions.reserve()).await {
-                        Ok(slot) => receiving.slot = Some(slot),
-                        Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
+                    match self.reserve(&self.poll_sessions, deadline.max(now + PATIENCE)).await {
+                        Some(slot) => receiving.slot = Some(slot),
+                        None => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
                     }
                 }
                 let id = receiving.slot.as_ref().map(|slot| slot.assign(self.config.clock.now()));
@@ -180,9 +181,9 @@ impl Shared {
                         Some(slot) => slot,
                         None => {
                             let by = deadline.max(self.config.clock.now() + PATIENCE);
-                            match timeout_at(by, self.sessions.reserve()).await {
-                                Ok(slot) => slot,
-                                Err(_) => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
+                            match self.reserve(&self.sessions, by).await {
+                                Some(slot) => slot,
+                                None => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
                             }
                         }
                     };
@@ -249,6 +250,7 @@ impl Shared {
 
     async fn round(&self, mut receiver: Receiver, ticket: &Ticket, receiving: &Receiving, deadline: Instant) -> Round {
         let outcome = tokio::select! {
+            biased;
             outcome = timeout_at(deadline, &mut receiver.waiting.outcome) => outcome,
             () = self.cut_off() => match ticket.leave() || receiver.waiting.fate.withdraw() {
                 true => return Round::Ended(Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum))),
