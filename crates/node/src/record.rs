@@ -15,30 +15,41 @@ pub(crate) struct Record {
 struct Acknowledged {
     /// The last committed entry that the node said it has on its disk.
     index: Option<u64>,
+    /// The last entry that it said so of in this term of this node's, committed or not: another leader may have taken it back.
+    in_term: Option<(u64, u64)>,
     /// It has said since that it lacks an entry up to there.
     lost: bool,
 }
 
 impl Record {
-    /// A node has on its disk all entries up to this committed one.
-    pub(crate) fn acknowledged(&self, node: u64, committed: Option<u64>) {
+    /// A node told this one, which leads `term`, that it has on its disk all entries up to `last`, of which those up to
+    /// `committed` are committed.
+    pub(crate) fn acknowledged(&self, node: u64, term: u64, last: Option<u64>, committed: Option<u64>) {
         let mut known = self.acknowledged.lock();
         let entry = known.entry(node).or_default();
-        entry.index = entry.index.max(committed);
+        entry.index = entry.index.max(last.min(committed));
+        entry.in_term = entry.in_term.max(last.map(|last| (term, last)));
     }
 
-    /// A node says that it lacks the entry at `index`.
-    pub(crate) fn check_conflict(&self, node: u64, index: u64) -> Result<(), String> {
+    /// A node says to this one, which leads `term`, that it lacks the entry at `index`.
+    pub(crate) fn check_conflict(&self, node: u64, term: u64, index: u64) -> Result<(), String> {
         let mut known = self.acknowledged.lock();
         let entry = known.entry(node).or_default();
-        if entry.index.is_none_or(|acknowledged| index > acknowledged) {
+        let in_term = entry.in_term.filter(|(of, _)| *of == term).map(|(_, last)| last);
+        if entry.index.max(in_term).is_none_or(|acknowledged| index > acknowledged) {
             return Ok(());
         }
         if !entry.lost {
-            tracing::error!(node, index, acknowledged = entry.index, "a node has lost entries that it acknowledged");
+            tracing::error!(
+                node,
+                index,
+                acknowledged = entry.index,
+                in_term,
+                "a node has lost entries that it acknowledged"
+            );
         }
         entry.lost = true;
-        Err(lost(node, entry.index, Some(index.saturating_sub(1))))
+        Err(lost(node, entry.index.max(in_term), Some(index.saturating_sub(1))))
     }
 
     /// A node comes up with a log that ends at `last`.
@@ -74,16 +85,29 @@ mod tests {
     fn a_node_that_lacks_what_it_acknowledged_is_refused() {
         let record = Record::default();
         assert_eq!(record.check_start(2, None), Ok(()));
-        record.acknowledged(2, Some(7));
-        record.acknowledged(2, Some(5));
+        record.acknowledged(2, 1, Some(9), Some(7));
+        record.acknowledged(2, 1, Some(8), Some(5));
         assert_eq!(record.check_start(2, Some(7)), Ok(()));
-        assert_eq!(record.check_conflict(2, 8), Ok(()));
+        assert_eq!(record.check_conflict(2, 2, 8), Ok(()), "another leader may have taken it back");
         assert!(record.check_start(2, Some(6)).is_err_and(|why| why.contains("entry 7") && why.contains("entry 6")));
         assert!(record.check_start(2, None).is_err());
         assert_eq!(record.check_start(3, None), Ok(()));
-        assert!(record.check_conflict(2, 7).is_err());
+        assert!(record.check_conflict(2, 2, 7).is_err());
         assert!(record.check_start(2, Some(9)).is_err(), "what it lost it has lost");
         record.forget(2);
         assert_eq!(record.check_start(2, None), Ok(()));
+    }
+
+    #[test]
+    fn a_node_may_not_lack_what_it_acknowledged_in_this_term() {
+        let record = Record::default();
+        record.acknowledged(2, 4, Some(9), Some(7));
+        assert_eq!(record.check_conflict(2, 4, 10), Ok(()));
+        assert!(record.check_conflict(2, 4, 9).is_err_and(|why| why.contains("entry 9") && why.contains("entry 8")));
+        let record = Record::default();
+        record.acknowledged(2, 4, Some(9), Some(7));
+        record.acknowledged(2, 6, Some(8), Some(7));
+        assert_eq!(record.check_conflict(2, 6, 9), Ok(()), "it was taken back before term 6");
+        assert!(record.check_conflict(2, 6, 8).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Drill 16: bytes of one node's files change under it, while it is stopped or while it runs.
 
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -88,9 +89,8 @@ fn damage(scene: &mut Scene, part: Part, harm: Harm, running: bool) -> anyhow::R
     };
     scene.nemesis.effect(effect, &name, &done, 1);
     let healing = Instant::now();
-    if outcome == Outcome::Harmless {
-        scene.world.cluster.restart(at)?;
-    } else {
+    // What the others know that it lacks, they may find only once it follows again: then they refuse it.
+    if outcome != Outcome::Harmless || start(scene, at)?.is_some() {
         replace(scene, at)?;
     }
     let healed = healing.elapsed();
@@ -100,8 +100,8 @@ fn damage(scene: &mut Scene, part: Part, harm: Harm, running: bool) -> anyhow::R
     scene.promised("to heal from the others", healed, HEALED)
 }
 
-/// Starts the hurt node, and sees what it does; in the end it is stopped.
-fn outcome(scene: &mut Scene, at: usize) -> anyhow::Result<Outcome> {
+/// Starts the hurt node: with what it ended, having said why, or `None` where it serves.
+fn start(scene: &mut Scene, at: usize) -> anyhow::Result<Option<ExitStatus>> {
     scene.world.cluster.spawn(at)?;
     let server = &mut scene.world.cluster.node_mut(at)?.server;
     let ended = poll(DEADLINE, || {
@@ -111,13 +111,20 @@ fn outcome(scene: &mut Scene, at: usize) -> anyhow::Result<Outcome> {
         Ok(server.is_ready()?.then_some(None))
     })
     .context("wait until the node serves or ends")?;
-    if let Some(status) = ended {
-        server.wait()?;
-        let said = server.log_of_this_life();
-        ensure!(status.code().is_some_and(|code| code != 0), "expected a refusal, but it ended with {status}:\n{said}");
-        ensure!(said.lines().last().is_some_and(|line| line.len() > 40), "expected it to say why:\n{said}");
+    let Some(status) = ended else { return Ok(None) };
+    server.wait()?;
+    let said = server.log_of_this_life();
+    ensure!(status.code().is_some_and(|code| code != 0), "expected a refusal, but it ended with {status}:\n{said}");
+    ensure!(said.lines().last().is_some_and(|line| line.len() > 40), "expected it to say why:\n{said}");
+    Ok(Some(status))
+}
+
+/// Starts the hurt node, and sees what it does; in the end it is stopped.
+fn outcome(scene: &mut Scene, at: usize) -> anyhow::Result<Outcome> {
+    if start(scene, at)?.is_some() {
         return Ok(Outcome::Refused);
     }
+    let server = &mut scene.world.cluster.node_mut(at)?.server;
     // It serves: whatever it tells must be right, so it leads on no account by what it holds alone.
     let status = server.stop()?;
     let data = server.data_dir();

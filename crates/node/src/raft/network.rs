@@ -144,17 +144,30 @@ fn check_regression<R: AsyncRuntime, S: StateStore>(
     links: &Links<S>,
     target: u64,
     result: &StreamAppendResult<Types<R>>,
-    committed: Option<u64>,
+    asked: Asked,
 ) -> Result<(), Unreachable<Types<R>>> {
     match result {
         Ok(last) => {
-            links.record.acknowledged(target, last.map(|last| last.index).min(committed));
+            links.record.acknowledged(target, asked.term, last.map(|last| last.index), asked.committed);
             Ok(())
         }
         Err(StreamAppendError::Conflict(at)) => {
-            links.record.check_conflict(target, at.index).map_err(Unreachable::from_string)
+            links.record.check_conflict(target, asked.term, at.index).map_err(Unreachable::from_string)
         }
         Err(StreamAppendError::HigherVote(_)) => Ok(()),
+    }
+}
+
+/// What a request says of the leader that sends it.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    term: u64,
+    committed: Option<u64>,
+}
+
+impl Asked {
+    fn of<R: AsyncRuntime>(request: &AppendEntriesRequest<Types<R>>) -> Self {
+        Self { term: request.vote.leader_id.term, committed: request.leader_commit.map(|id| id.index) }
     }
 }
 
@@ -168,7 +181,7 @@ struct Window {
 struct Sent {
     at: Instant,
     permits: u32,
-    committed: Option<u64>,
+    asked: Asked,
     /// The entry after it is purged: only a snapshot helps.
     behind: bool,
 }
@@ -181,13 +194,13 @@ impl Window {
     }
 
     /// Waits for room, then notes a request.
-    async fn push(&self, clock: &Clock, bytes: usize, committed: Option<u64>, behind: bool) {
+    async fn push(&self, clock: &Clock, bytes: usize, asked: Asked, behind: bool) {
         let permits = u32::try_from(bytes.clamp(REQUEST_BYTES, IN_FLIGHT_BYTES)).unwrap_or(u32::MAX);
         // Never closed.
         if let Ok(permit) = self.room.acquire_many(permits).await {
             permit.forget();
         }
-        self.requests.lock().push_back(Sent { at: clock.now(), permits, committed, behind });
+        self.requests.lock().push_back(Sent { at: clock.now(), permits, asked, behind });
     }
 
     /// Takes out the oldest request, which is answered.
@@ -239,8 +252,8 @@ impl<S: StateStore> Answers<S> {
             return None;
         }
         let next = self.receive().await.transpose()?;
-        let result = next.and_then(|(result, committed)| {
-            check_regression(&self.links, self.target, &result, committed)?;
+        let result = next.and_then(|(result, asked)| {
+            check_regression(&self.links, self.target, &result, asked)?;
             Ok(result)
         });
         self.ended = !matches!(result, Ok(Ok(_)));
@@ -249,7 +262,7 @@ impl<S: StateStore> Answers<S> {
 
     async fn receive<R: AsyncRuntime>(
         &mut self,
-    ) -> Result<Option<(StreamAppendResult<Types<R>>, Option<u64>)>, Unreachable<Types<R>>> {
+    ) -> Result<Option<(StreamAppendResult<Types<R>>, Asked)>, Unreachable<Types<R>>> {
         let unreachable = |why: String| Unreachable::from_string(format!("node {}: {why}", self.target));
         let response = loop {
             match timeout(self.links.silence, self.responses.message()).await {
@@ -279,7 +292,7 @@ impl<S: StateStore> Answers<S> {
             return Err(unreachable("the log is purged beyond what it has".into()));
         }
         let result = wire::append_result_from(response).map_err(|error| unreachable(error.to_string()))?;
-        Ok(Some((result, sent.committed)))
+        Ok(Some((result, sent.asked)))
     }
 }
 
@@ -291,12 +304,12 @@ impl<R: AsyncRuntime, S: StateStore> RaftNetworkV2<Types<R>> for Way<R, S> {
         request: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
-        let committed = request.leader_commit.map(|id| id.index);
+        let asked = Asked::of::<R>(&request);
         let request = wire::append(self.header(), request);
         let response = self.call(&option, async move |mut client| client.append(request).await).await?;
         self.heard(response.header.as_ref());
         let result = wire::append_result_from(response).map_err(|error| self.nonsense(&error))?;
-        check_regression(&self.links, self.target, &result, committed).map_err(RPCError::Unreachable)?;
+        check_regression(&self.links, self.target, &result, asked).map_err(RPCError::Unreachable)?;
         Ok(result.into())
     }
 
@@ -324,10 +337,10 @@ impl<R: AsyncRuntime, S: StateStore> RaftNetworkV2<Types<R>> for Way<R, S> {
             let requests = stream::iter([first]).chain(input.inspect(move |_| owed.owe())).then(move |request| {
                 let (links, sent) = (links.clone(), sent.clone());
                 async move {
-                    let committed = request.leader_commit.map(|id| id.index);
+                    let asked = Asked::of::<R>(&request);
                     let behind = request.entries.is_empty()
                         && request.prev_log_id.is_some_and(|previous| Some(previous.index) < (links.purged)());
-                    sent.push(&links.clock, bytes_of::<R>(&request), committed, behind).await;
+                    sent.push(&links.clock, bytes_of::<R>(&request), asked, behind).await;
                     wire::append(links.peers.header(target), request)
                 }
             });
