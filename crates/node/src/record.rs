@@ -48,14 +48,22 @@ impl Record {
                 "a node has lost entries that it acknowledged"
             );
         }
-        entry.lost = true;
-        Err(lost(node, entry.index.max(in_term), Some(index.saturating_sub(1))))
+        (entry.lost, entry.index) = (true, entry.index.max(in_term));
+        Err(lost(node, entry.index, Some(index.saturating_sub(1))))
     }
 
     /// A node comes up with a log that ends at `last`.
     pub(crate) fn check_start(&self, node: u64, last: Option<u64>) -> Result<(), String> {
         match self.acknowledged.lock().get(&node) {
             Some(entry) if entry.lost || entry.index > last => Err(lost(node, entry.index, last)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A node that is up says that its log ends at `last`: it may have been found out since.
+    pub(crate) fn check_life(&self, node: u64, last: Option<u64>) -> Result<(), String> {
+        match self.acknowledged.lock().get(&node) {
+            Some(entry) if entry.lost => Err(lost(node, entry.index, last)),
             Some(_) | None => Ok(()),
         }
     }
@@ -103,7 +111,9 @@ mod tests {
         let record = Record::default();
         record.acknowledged(2, 4, Some(9), Some(7));
         assert_eq!(record.check_conflict(2, 4, 10), Ok(()));
+        assert_eq!(record.check_life(2, Some(8)), Ok(()));
         assert!(record.check_conflict(2, 4, 9).is_err_and(|why| why.contains("entry 9") && why.contains("entry 8")));
+        assert!(record.check_life(2, Some(8)).is_err_and(|why| why.contains("entry 9")), "it is told while it lives");
         let record = Record::default();
         record.acknowledged(2, 4, Some(9), Some(7));
         record.acknowledged(2, 6, Some(8), Some(7));

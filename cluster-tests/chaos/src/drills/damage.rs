@@ -89,8 +89,10 @@ fn damage(scene: &mut Scene, part: Part, harm: Harm, running: bool) -> anyhow::R
     };
     scene.nemesis.effect(effect, &name, &done, 1);
     let healing = Instant::now();
-    // What the others know that it lacks, they may find only once it follows again: then they refuse it.
-    if outcome != Outcome::Harmless || start(scene, at)?.is_some() {
+    // What it acknowledged and lost, the leader may find only once it serves: then it is refused, and ends.
+    let stays =
+        outcome == Outcome::Harmless && start(scene, at)?.is_none() && scene.until_it_follows_or_ends(at)?.is_none();
+    if !stays {
         replace(scene, at)?;
     }
     let healed = healing.elapsed();
