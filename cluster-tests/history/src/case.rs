@@ -127,7 +127,8 @@ impl Case {
         for (op, set) in &story.settings {
             dead_letters.entry(story.ops[*op as usize].queue).or_default().extend(set.dlq.clone());
         }
-        let unheard = |op: &&OpRow| op.kind == Kind::Receive && op.end != End::Ok;
+        // The answer to a repeat holds only what is still leased by then.
+        let unheard = |op: &&OpRow| op.kind == Kind::Receive && (op.end != End::Ok || op.replayed);
         let first_unheard = story.ops.iter().filter(unheard).map(|op| op.t0).min().unwrap_or(u64::MAX);
         Self { story, index, nemesis, chains, meta, outages, bounds, takers, swept, dead_letters, first_unheard }
     }

@@ -214,6 +214,13 @@ fn too_late_tells_the_truth() {
     };
     late(true).passes("I14 TOO_LATE");
     late(false).flagged("I14 TOO_LATE", "but nobody had received it by then");
+    // Whoever repeats a receive is told only of what he still has: seeds 489 and 1451.
+    let mut hand = made(None);
+    hand.enqueue(2, 10, 1);
+    hand.ok(12, 90, receive(), Answer::Received { d: vec![] });
+    hand.told().replayed = true;
+    cancel(&mut hand, 20, Target::Id(id(1)), CancelOutcome::No(too_late()));
+    hand.passes("I14 TOO_LATE");
     // In the log.
     let entered = || {
         let mut hand = made_in_log(None);
