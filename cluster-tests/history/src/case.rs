@@ -68,6 +68,12 @@ impl Default for Bounds {
     }
 }
 
+/// A number of attempts, the least and the most; 0 is without limit.
+fn exactly(attempts: u32) -> (u32, u32) {
+    let attempts = if attempts == 0 { u32::MAX } else { attempts };
+    (attempts, attempts)
+}
+
 impl Bounds {
     /// These, with what is set in their place.
     fn with(self, set: &Settings) -> Self {
@@ -75,10 +81,7 @@ impl Bounds {
         let unless_0 = |value: u64| if value == 0 { u64::MAX } else { value };
         Self {
             lease: or(set.lease, self.lease),
-            attempts: set
-                .max_attempts
-                .map(|max| if max == 0 { u32::MAX } else { max })
-                .map_or(self.attempts, |max| (max, max)),
+            attempts: set.max_attempts.map_or(self.attempts, exactly),
             window: set.window.unwrap_or(self.window),
             ttl: or(set.ttl.map(unless_0), self.ttl),
             dedup: or(set.dedup, self.dedup),
@@ -157,8 +160,7 @@ impl Case {
     pub fn attempts(&self, v: u64, queue: u32) -> (u32, u32) {
         let sent = self.index.sent(v).map(|sent| &self.story.sent[sent as usize]);
         match sent.and_then(|sent| sent.m.more.as_ref()).and_then(|more| more.tries) {
-            Some(0) => (u32::MAX, u32::MAX),
-            Some(tries) => (tries, tries),
+            Some(tries) => exactly(tries),
             None => self.bounds(queue).attempts,
         }
     }
@@ -166,14 +168,15 @@ impl Case {
     /// Whether a message, by its place in the story, may leave its queue without anybody having been told of it: it can
     /// expire or be dropped, somebody may have cancelled it, it was taken at most once and lost on its way, or purged.
     pub fn may_vanish(&self, sent: u32) -> bool {
-        let message = &self.story.sent[sent as usize];
-        let expires = message.m.more.as_ref().is_some_and(|more| more.ttl != 0 || more.x != 0);
-        let homes = self.homes(sent);
         let lost = |queue: &u32| self.takers.contains(queue) || self.swept.contains(queue) || self.bounds(*queue).drops;
-        expires
-            || homes.iter().any(lost)
-            || self.bounds(message.queue).ttl.0 != u64::MAX
-            || self.may_be_cancelled(sent, u64::MAX)
+        self.may_expire(sent) || self.homes(sent).iter().any(lost) || self.may_be_cancelled(sent, u64::MAX)
+    }
+
+    /// Whether a message, by its place in the story, may have a time to live, of its own or of its queue's.
+    fn may_expire(&self, sent: u32) -> bool {
+        let message = &self.story.sent[sent as usize];
+        let own = message.m.more.as_ref().is_some_and(|more| more.ttl != 0 || more.x != 0);
+        own || self.bounds(message.queue).ttl.0 != u64::MAX
     }
 
     /// The queues in which a message, by its place in the story, may be: the one where it was put, and those of its dead
@@ -193,15 +196,11 @@ impl Case {
     /// and failed, it may have expired, or its group may have followed another.
     pub fn may_be_dead(&self, sent: u32, t: u64) -> bool {
         let (story, message) = (&self.story, &self.story.sent[sent as usize]);
-        let expires = message.m.more.as_ref().is_some_and(|more| more.ttl != 0 || more.x != 0);
-        let bounds = self.bounds(message.queue);
-        let got = self.index.deliveries(story, message.m.v).iter().map(|got| story.got[*got as usize].op);
-        let unheard = self.first_unheard < t;
-        expires
-            || bounds.ttl.0 != u64::MAX
-            || (bounds.follows && !message.m.group().is_empty())
-            || unheard
-            || got.into_iter().any(|op| story.ops[op as usize].t0 < t)
+        let mut got = self.index.deliveries(story, message.m.v).iter().map(|got| story.got[*got as usize].op);
+        self.may_expire(sent)
+            || (self.bounds(message.queue).follows && !message.m.group().is_empty())
+            || self.first_unheard < t
+            || got.any(|op| story.ops[op as usize].t0 < t)
     }
 
     /// Whether somebody may have cancelled a message before `t`.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ticketrail_core::Rejection;
+use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::call::{CallError, Unavailable};
@@ -15,6 +16,13 @@ use crate::shared::Shared;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits until what is watched is so; for ever where the node ends, and with it whatever waits here.
+pub(crate) async fn until<T>(watched: &mut watch::Receiver<T>, is_so: impl FnMut(&T) -> bool) {
+    if watched.wait_for(is_so).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
 
 /// What became of one attempt.
 #[derive(Debug)]
@@ -87,10 +95,7 @@ impl Shared {
             let known = now.leader.is_some_and(|now| now != leader) || now.role == Role::Stopped;
             known && (now.leader, now.term) != (seen.leader, seen.term)
         };
-        if standing.wait_for(newer).await.is_err() {
-            // The node ends, and with it whatever waits here.
-            std::future::pending::<()>().await;
-        }
+        until(&mut standing, newer).await;
     }
 
     /// What an error of one attempt means for the call, where an earlier attempt may have had an effect.

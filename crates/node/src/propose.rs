@@ -60,11 +60,8 @@ impl Shared {
                 }
                 (Place::At(leader), _) => {
                     let bound = Bound { leader, seen: route.seen(), line_by: deadline, answer_by: deadline };
-                    tokio::select! {
-                        biased;
-                        attempt = self.propose_at(bound, &request, repeat) => attempt,
-                        () = self.cut_off() => Attempt::Over(self.unknown()),
-                    }
+                    let proposed = self.in_reach(self.propose_at(bound, &request, repeat)).await;
+                    proposed.unwrap_or_else(|| Attempt::Over(self.unknown()))
                 }
                 (Place::Here, None) | (Place::Stopped, _) => {
                     Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum))
@@ -121,26 +118,20 @@ impl Shared {
         if let Err(queued_bytes) = self.queue.push(pending, served) {
             return Attempt::Over(CallError::Overloaded { queued_bytes });
         }
-        let outcome = tokio::select! {
-            biased;
-            outcome = timeout_at(deadline, &mut waiting.outcome) => outcome,
-            () = self.cut_off() => match waiting.fate.withdraw() {
-                true => return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum)),
-                false => return Attempt::Over(self.unknown()),
-            },
-        };
-        match outcome {
-            Ok(Ok(resolution)) => Attempt::of(resolution, |reply, term| Done { reply, origin: self.origin_of(term) }),
+        match self.in_reach(timeout_at(deadline, &mut waiting.outcome)).await {
+            Some(Ok(Ok(resolution))) => {
+                Attempt::of(resolution, |reply, term| Done { reply, origin: self.origin_of(term) })
+            }
             // Whoever would tell has ended.
-            Ok(Err(_)) => Attempt::Over(self.unknown()),
-            Err(_) if waiting.fate.withdraw() => Attempt::Over(self.not_proposed()),
-            Err(_) => Attempt::Over(self.unknown()),
+            Some(Ok(Err(_))) => Attempt::Over(self.unknown()),
+            Some(Err(_)) | None if waiting.fate.withdraw() => Attempt::Over(self.not_proposed()),
+            Some(Err(_)) | None => Attempt::Over(self.unknown()),
         }
     }
 
     /// The time is over, and this attempt never was in the log.
     fn not_proposed(&self) -> CallError {
-        if self.leads() && !self.is_cut_off() {
+        if self.commits() {
             CallError::Overloaded { queued_bytes: self.queue.bytes() }
         } else {
             CallError::Unavailable(Unavailable::NoQuorum)

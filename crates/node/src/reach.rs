@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
+use crate::attempt::until;
 use crate::clock::Instant;
 use crate::sessions::{Sessions, Slot};
 use crate::shared::Shared;
@@ -63,22 +64,24 @@ impl Shared {
         *self.cut_off.borrow()
     }
 
-    /// Waits until it is.
-    pub(crate) async fn cut_off(&self) {
+    /// Does something as long as this node is not cut off; `None` where it was before that was done.
+    pub(crate) async fn in_reach<T>(&self, doing: impl Future<Output = T>) -> Option<T> {
         let mut cut_off = self.cut_off.clone();
-        if cut_off.wait_for(|cut_off| *cut_off).await.is_err() {
-            // The node ends, and with it whatever waits here.
-            std::future::pending::<()>().await;
+        tokio::select! {
+            biased;
+            done = doing => Some(done),
+            () = until(&mut cut_off, |cut_off| *cut_off) => None,
         }
     }
 
     /// A place in one of this node's own sessions; `None` where there is none by `deadline`, or the node is cut off.
     pub(crate) async fn reserve(&self, sessions: &Arc<Sessions>, deadline: Instant) -> Option<Slot> {
-        tokio::select! {
-            biased;
-            slot = timeout_at(deadline, sessions.reserve()) => slot.ok(),
-            () = self.cut_off() => None,
-        }
+        self.in_reach(timeout_at(deadline, sessions.reserve())).await?.ok()
+    }
+
+    /// Whether this node leads, and its entries can be committed.
+    pub(crate) fn commits(&self) -> bool {
+        self.leads() && !self.is_cut_off()
     }
 
     fn contact(&self) -> Contact {

@@ -63,11 +63,9 @@ impl Shared {
             return Err(CallError::Broken(reason));
         }
         match freshness {
-            Freshness::Linearizable => tokio::select! {
-                biased;
-                read = self.read_index() => read?,
-                () = self.cut_off() => return Err(self.no_leader(false)),
-            },
+            Freshness::Linearizable => {
+                self.in_reach(self.read_index()).await.unwrap_or_else(|| Err(self.no_leader(false)))?;
+            }
             Freshness::StaleOk => {}
         }
         let progress = self.signals.progress();

@@ -93,11 +93,10 @@ impl Shared {
             }
             let attempt = match route.place() {
                 Place::Here => self.receive_here(&mut receiving, deadline).await,
-                Place::At(leader) => tokio::select! {
-                    biased;
-                    attempt = self.receive_at(leader, &route, &mut receiving, deadline) => attempt,
-                    () = self.cut_off() => Attempt::Over(self.unknown()),
-                },
+                Place::At(leader) => {
+                    let received = self.in_reach(self.receive_at(leader, &route, &mut receiving, deadline)).await;
+                    received.unwrap_or_else(|| Attempt::Over(self.unknown()))
+                }
                 Place::Stopped => return Err(self.no_leader(receiving.repeat)),
             };
             match attempt {
@@ -249,25 +248,17 @@ impl Shared {
     }
 
     async fn round(&self, mut receiver: Receiver, ticket: &Ticket, receiving: &Receiving, deadline: Instant) -> Round {
-        let outcome = tokio::select! {
-            biased;
-            outcome = timeout_at(deadline, &mut receiver.waiting.outcome) => outcome,
-            () = self.cut_off() => match ticket.leave() || receiver.waiting.fate.withdraw() {
-                true => return Round::Ended(Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum))),
-                false => return Round::Ended(Attempt::Over(self.unknown())),
-            },
-        };
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(_) if ticket.leave() => return Round::Over,
-            Err(_) if !self.leads() && receiver.waiting.fate.withdraw() => return Round::Over,
+        let outcome = match self.in_reach(timeout_at(deadline, &mut receiver.waiting.outcome)).await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) | None if ticket.leave() => return Round::Over,
+            Some(Err(_)) | None if !self.commits() && receiver.waiting.fate.withdraw() => return Round::Over,
             // There is something for it, and it is about to be proposed or has been.
-            Err(_) => {
+            Some(Err(_)) | None => {
                 let last = self.config.clock.now() + GRACE;
-                match timeout_at(last, &mut receiver.waiting.outcome).await {
-                    Ok(outcome) => outcome,
-                    Err(_) if receiver.waiting.fate.withdraw() => return Round::Over,
-                    Err(_) => return Round::Ended(Attempt::Over(self.unknown())),
+                match self.in_reach(timeout_at(last, &mut receiver.waiting.outcome)).await {
+                    Some(Ok(outcome)) => outcome,
+                    Some(Err(_)) | None if receiver.waiting.fate.withdraw() => return Round::Over,
+                    Some(Err(_)) | None => return Round::Ended(Attempt::Over(self.unknown())),
                 }
             }
         };
@@ -304,7 +295,7 @@ impl Shared {
         if in_doubt {
             return Attempt::Over(self.unknown());
         }
-        if !self.leads() {
+        if !self.commits() {
             return Attempt::Over(CallError::Unavailable(Unavailable::NoQuorum));
         }
         Attempt::Done(Deliveries { deliveries: Vec::new(), reply: None, origin: self.origin(), waited: Duration::ZERO })

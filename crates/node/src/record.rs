@@ -52,18 +52,11 @@ impl Record {
         Err(lost(node, entry.index, Some(index.saturating_sub(1))))
     }
 
-    /// A node comes up with a log that ends at `last`.
-    pub(crate) fn check_start(&self, node: u64, last: Option<u64>) -> Result<(), String> {
+    /// A node says that its log ends at `last`. One that is up takes entries meanwhile, so that what it says is older than
+    /// what is on record; but it may have been found out.
+    pub(crate) fn check_end(&self, node: u64, last: Option<u64>, is_up: bool) -> Result<(), String> {
         match self.acknowledged.lock().get(&node) {
-            Some(entry) if entry.lost || entry.index > last => Err(lost(node, entry.index, last)),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// A node that is up says that its log ends at `last`: it may have been found out since.
-    pub(crate) fn check_life(&self, node: u64, last: Option<u64>) -> Result<(), String> {
-        match self.acknowledged.lock().get(&node) {
-            Some(entry) if entry.lost => Err(lost(node, entry.index, last)),
+            Some(entry) if entry.lost || (!is_up && entry.index > last) => Err(lost(node, entry.index, last)),
             Some(_) | None => Ok(()),
         }
     }
@@ -92,18 +85,20 @@ mod tests {
     #[test]
     fn a_node_that_lacks_what_it_acknowledged_is_refused() {
         let record = Record::default();
-        assert_eq!(record.check_start(2, None), Ok(()));
+        assert_eq!(record.check_end(2, None, false), Ok(()));
         record.acknowledged(2, 1, Some(9), Some(7));
         record.acknowledged(2, 1, Some(8), Some(5));
-        assert_eq!(record.check_start(2, Some(7)), Ok(()));
+        assert_eq!(record.check_end(2, Some(7), false), Ok(()));
         assert_eq!(record.check_conflict(2, 2, 8), Ok(()), "another leader may have taken it back");
-        assert!(record.check_start(2, Some(6)).is_err_and(|why| why.contains("entry 7") && why.contains("entry 6")));
-        assert!(record.check_start(2, None).is_err());
-        assert_eq!(record.check_start(3, None), Ok(()));
+        assert!(
+            record.check_end(2, Some(6), false).is_err_and(|why| why.contains("entry 7") && why.contains("entry 6"))
+        );
+        assert!(record.check_end(2, None, false).is_err());
+        assert_eq!(record.check_end(3, None, false), Ok(()));
         assert!(record.check_conflict(2, 2, 7).is_err());
-        assert!(record.check_start(2, Some(9)).is_err(), "what it lost it has lost");
+        assert!(record.check_end(2, Some(9), false).is_err(), "what it lost it has lost");
         record.forget(2);
-        assert_eq!(record.check_start(2, None), Ok(()));
+        assert_eq!(record.check_end(2, None, false), Ok(()));
     }
 
     #[test]
@@ -111,9 +106,12 @@ mod tests {
         let record = Record::default();
         record.acknowledged(2, 4, Some(9), Some(7));
         assert_eq!(record.check_conflict(2, 4, 10), Ok(()));
-        assert_eq!(record.check_life(2, Some(8)), Ok(()));
+        assert_eq!(record.check_end(2, Some(8), true), Ok(()));
         assert!(record.check_conflict(2, 4, 9).is_err_and(|why| why.contains("entry 9") && why.contains("entry 8")));
-        assert!(record.check_life(2, Some(8)).is_err_and(|why| why.contains("entry 9")), "it is told while it lives");
+        assert!(
+            record.check_end(2, Some(8), true).is_err_and(|why| why.contains("entry 9")),
+            "it is told while it lives"
+        );
         let record = Record::default();
         record.acknowledged(2, 4, Some(9), Some(7));
         record.acknowledged(2, 6, Some(8), Some(7));

@@ -1,6 +1,5 @@
 //! Drill 16: bytes of one node's files change under it, while it is stopped or while it runs.
 
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -90,8 +89,7 @@ fn damage(scene: &mut Scene, part: Part, harm: Harm, running: bool) -> anyhow::R
     scene.nemesis.effect(effect, &name, &done, 1);
     let healing = Instant::now();
     // What it acknowledged and lost, the leader may find only once it serves: then it is refused, and ends.
-    let stays =
-        outcome == Outcome::Harmless && start(scene, at)?.is_none() && scene.until_it_follows_or_ends(at)?.is_none();
+    let stays = outcome == Outcome::Harmless && start(scene, at)? && scene.until_it_follows_or_ends(at)?.is_none();
     if !stays {
         replace(scene, at)?;
     }
@@ -102,8 +100,8 @@ fn damage(scene: &mut Scene, part: Part, harm: Harm, running: bool) -> anyhow::R
     scene.promised("to heal from the others", healed, HEALED)
 }
 
-/// Starts the hurt node: with what it ended, having said why, or `None` where it serves.
-fn start(scene: &mut Scene, at: usize) -> anyhow::Result<Option<ExitStatus>> {
+/// Starts the hurt node; whether it serves. If not, it has ended and said why.
+fn start(scene: &mut Scene, at: usize) -> anyhow::Result<bool> {
     scene.world.cluster.spawn(at)?;
     let server = &mut scene.world.cluster.node_mut(at)?.server;
     let ended = poll(DEADLINE, || {
@@ -113,17 +111,17 @@ fn start(scene: &mut Scene, at: usize) -> anyhow::Result<Option<ExitStatus>> {
         Ok(server.is_ready()?.then_some(None))
     })
     .context("wait until the node serves or ends")?;
-    let Some(status) = ended else { return Ok(None) };
+    let Some(status) = ended else { return Ok(true) };
     server.wait()?;
     let said = server.log_of_this_life();
     ensure!(status.code().is_some_and(|code| code != 0), "expected a refusal, but it ended with {status}:\n{said}");
     ensure!(said.lines().last().is_some_and(|line| line.len() > 40), "expected it to say why:\n{said}");
-    Ok(Some(status))
+    Ok(false)
 }
 
 /// Starts the hurt node, and sees what it does; in the end it is stopped.
 fn outcome(scene: &mut Scene, at: usize) -> anyhow::Result<Outcome> {
-    if start(scene, at)?.is_some() {
+    if !start(scene, at)? {
         return Ok(Outcome::Refused);
     }
     let server = &mut scene.world.cluster.node_mut(at)?.server;

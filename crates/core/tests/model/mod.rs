@@ -103,25 +103,22 @@ impl Model {
             (Some(Command::Commit(commit)), Err(Rejection::PartRefused(_))) => commit.settle.len().min(GUESSED),
             _ => 0,
         };
-        let mut wrong = None;
-        for would_wait in 0..1 << retries {
-            let mut tried = if retries > 0 { self.clone() } else { std::mem::take(self) };
-            tried.would_wait = would_wait;
+        for would_wait in 1..1 << retries {
+            let mut tried = Self { would_wait, ..self.clone() };
             let expected = tried.request(ordinal, request, actual);
-            let agreed = expected.map(|expected| soften::agree(expected, actual));
-            if retries == 0 || matches!(agreed, Ok(Ok(()))) {
+            if expected.is_ok_and(|expected| soften::agree(expected, actual).is_ok()) {
                 *self = tried;
-            }
-            match agreed? {
-                Ok(()) => return Ok(()),
-                Err(both) => wrong = wrong.or(Some(both)),
+                return Ok(());
             }
         }
-        let Some(both) = wrong else { return Ok(()) };
-        let (expected, shown) = *both;
-        Err(format!(
-            "request {ordinal}: {request:#?}\nthe model expects {expected:#?}\nbut the machine answers {shown:#?}"
-        ))
+        self.would_wait = 0;
+        let expected = self.request(ordinal, request, actual)?;
+        soften::agree(expected, actual).map_err(|both| {
+            let (expected, shown) = *both;
+            format!(
+                "request {ordinal}: {request:#?}\nthe model expects {expected:#?}\nbut the machine answers {shown:#?}"
+            )
+        })
     }
 
     fn request(

@@ -63,13 +63,7 @@ impl Peering {
             )));
         }
         let last = asked.last_log.as_ref().map(|id| id.index);
-        // One that is cleared takes entries meanwhile: what it said is older than what is on record.
-        let judged = if asked.cleared {
-            node.record.check_life(theirs.node, last)
-        } else {
-            node.record.check_start(theirs.node, last)
-        };
-        if let Err(refusal) = judged {
+        if let Err(refusal) = node.record.check_end(theirs.node, last, asked.cleared) {
             return Ok(Some(refusal));
         }
         if asked.was_member && node.leads() && !members.nodes.contains_key(&theirs.node) {
