@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use hyper_util::rt::TokioIo;
+use ticketrail_api::parse_timeout;
 use ticketrail_node::{Connector, tuned};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time;
+use tonic::Status;
 use tonic::codegen::http::header::DATE;
 use tonic::codegen::http::{HeaderValue, Request, Response, Uri};
 use tonic::codegen::{BoxFuture, Service};
@@ -145,6 +148,7 @@ impl<S, Asked, Answered> Service<Request<Asked>> for Observed<S>
 where
     S: Service<Request<Asked>, Response = Response<Answered>>,
     S::Future: Send + 'static,
+    Answered: Default,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -158,9 +162,15 @@ where
         let (host, trace) = (self.host.clone(), self.trace.clone());
         let path = request.uri().path().trim_start_matches("/ticketrail.").to_owned();
         trace.tell(&host, format_args!("is asked {path}"));
+        let timeout = request.headers().get("grpc-timeout").and_then(|value| parse_timeout(value.to_str().ok()?));
         let serving = self.service.call(request);
+        // tonic would answer at the same moment, past this layer and so with the date of the wall clock.
+        let serving = time::timeout(timeout.unwrap_or(Duration::MAX), serving);
         Box::pin(async move {
-            let mut response = serving.await?;
+            let mut response = match serving.await {
+                Ok(served) => served?,
+                Err(_) => Status::cancelled("Timeout expired").into_http(),
+            };
             let status = response.headers().get("grpc-status").and_then(|value| value.to_str().ok()).unwrap_or("-");
             trace.tell(&host, format_args!("answers {path} {status}"));
             response.headers_mut().insert(DATE, HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"));

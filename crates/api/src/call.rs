@@ -37,8 +37,11 @@ pub(crate) fn wait_within(deadline: Duration) -> Duration {
     deadline.saturating_sub(TIMEOUT_RESERVE.min(deadline / 4))
 }
 
-/// Reads `200m`, `5S`: at most eight digits and a unit.
-fn parse_timeout(text: &str) -> Option<Duration> {
+/// Reads a `grpc-timeout` such as `200m` or `5S`: at most eight digits and a unit, as [gRPC over HTTP/2] has it. `None`
+/// for any other text.
+///
+/// [gRPC over HTTP/2]: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests
+pub fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

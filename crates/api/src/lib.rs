@@ -4,7 +4,7 @@
 //!   it and translates;
 //! - `convert`: wire to domain and back; every limit is checked there;
 //! - `status`: the one table of errors;
-//! - `call`: what every verb shares: request ids, deadlines, freshness;
+//! - `call`: what every verb shares: request ids, deadlines ([`parse_timeout`]), freshness;
 //! - `stream`: `Produce` and `Consume`;
 //! - [`NamesLeader`]: tells clients who leads.
 
@@ -19,6 +19,7 @@ mod status;
 mod stream;
 
 pub use admin::AdminApi;
+pub use call::parse_timeout;
 pub use cluster::ClusterApi;
 pub use commit::CommitApi;
 pub use leader::{Leader, NamesLeader};

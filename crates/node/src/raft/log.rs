@@ -55,6 +55,39 @@ impl<L: RaftLog> GroupLog<L> {
         self.log.held_bytes(self.group)
     }
 
+    /// Cuts off what a snapshot has replaced. A snapshot is put in place before the log is cut: a crash between the two
+    /// leaves entries of an earlier leader at and after `applied`, the last entry in the state, and openraft takes them
+    /// for a corrupt store. A log that ends before it is left to openraft.
+    ///
+    /// Fails where log and state are not of one history.
+    pub(crate) fn cut_replaced(&self, applied: Option<store::LogId>) -> Result<(), String> {
+        let held = self.log.state(self.group);
+        let Some(applied) = applied.filter(|applied| held.last.is_some_and(|last| last.index >= applied.index)) else {
+            return Ok(());
+        };
+        let before = applied.index.saturating_sub(1);
+        let records = self.log.read(self.group, before..applied.index.saturating_add(1), usize::MAX);
+        let records = records.map_err(|error| error.to_string())?;
+        let at = |index| records.iter().map(|record| record.id).chain(held.purged).find(|id| id.index == index);
+        match at(applied.index) {
+            Some(found) if found == applied => Ok(()),
+            Some(found) if found < applied && held.purged < Some(found) => {
+                tracing::info!("the log is cut before entry {}, which came by snapshot", applied.index);
+                let last = at(before).filter(|id| id.index < applied.index);
+                self.log.truncate_after(self.group, last).map_err(|error| error.to_string())?;
+                self.log.purge(self.group, applied).map_err(|error| error.to_string())
+            }
+            found => Err(format!(
+                "the raft log and the applied state are not of one history: at index {} one has {}, the other {}; \
+                 treat this disk as lost: remove the member from the cluster, empty the data directory and let the node \
+                 join again",
+                applied.index,
+                in_words(found),
+                in_words(Some(applied)),
+            )),
+        }
+    }
+
     fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<Entry>> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -62,6 +95,10 @@ impl<L: RaftLog> GroupLog<L> {
         let records = self.log.read(self.group, range, max_bytes).map_err(io::Error::other)?;
         records.into_iter().map(|record| entry_from_store(record).map_err(io::Error::other)).collect()
     }
+}
+
+fn in_words(id: Option<store::LogId>) -> String {
+    id.map_or("nothing".to_owned(), |id| format!("an entry of term {} by node {}", id.leader.term, id.leader.node))
 }
 
 fn half_open(range: impl RangeBounds<u64>) -> Range<u64> {
@@ -183,5 +220,61 @@ impl<R: AsyncRuntime, L: RaftLog> RaftLogStorage<Types<R>> for GroupLog<L> {
 
     async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
         self.log.purge(self.group, log_id_to_store(&upto)).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticketrail_storage::log::{LeaderId, Payload};
+    use ticketrail_storage::mem::MemLog;
+
+    use super::*;
+
+    fn id(term: u64, index: u64) -> store::LogId {
+        store::LogId { leader: LeaderId { term, node: term }, index }
+    }
+
+    /// A log with entries of `terms` from index 1 on, the first of them purged.
+    fn log(terms: &[u64]) -> GroupLog<MemLog> {
+        let log = GroupLog::new(Arc::new(MemLog::new()), GroupId::QUEUES);
+        let records = (1..).zip(terms).map(|(index, term)| LogRecord { id: id(*term, index), payload: Payload::Blank });
+        log.log.append(GroupId::QUEUES, records.collect(), Box::new(|_| {}));
+        log.log.purge(GroupId::QUEUES, id(terms[0], 1)).unwrap();
+        log
+    }
+
+    fn range(log: &GroupLog<MemLog>) -> (Option<store::LogId>, Option<store::LogId>) {
+        let state = log.log.state(GroupId::QUEUES);
+        (state.purged, state.last)
+    }
+
+    #[test]
+    fn entries_that_a_snapshot_replaced_are_cut() {
+        for applied in 2..=5 {
+            // The entries of term 4 lost to those of the leader that sent the snapshot.
+            let log = log(&[1, 4, 4, 4, 4]);
+            log.cut_replaced(Some(id(5, applied))).unwrap();
+            assert_eq!(range(&log), (Some(id(5, applied)), Some(id(5, applied))), "applied up to {applied}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_the_same_history_is_kept() {
+        for applied in [None, Some(id(1, 1)), Some(id(1, 2)), Some(id(2, 3)), Some(id(5, 4)), Some(id(5, 9))] {
+            let log = log(&[1, 1, 2]);
+            log.cut_replaced(applied).unwrap();
+            assert_eq!(range(&log), (Some(id(1, 1)), Some(id(2, 3))), "applied up to {applied:?}");
+        }
+    }
+
+    #[test]
+    fn another_history_is_refused_and_kept() {
+        // A later leader has all that is applied; what is purged was applied.
+        for (applied, other) in [(id(3, 2), "term 4"), (id(2, 1), "term 1")] {
+            let log = log(&[1, 4, 4]);
+            let refused = log.cut_replaced(Some(applied)).unwrap_err();
+            assert!(refused.contains("one history") && refused.contains(other), "{refused}");
+            assert_eq!(range(&log), (Some(id(1, 1)), Some(id(4, 3))));
+        }
     }
 }

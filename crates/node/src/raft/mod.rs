@@ -105,6 +105,7 @@ pub(crate) async fn start<R: Runtime, L: RaftLog, S: StateStore>(
 ) -> Result<Started, StartError> {
     let Surroundings { signals, broken, peers, record, members, cleared, snapshots } = surroundings;
     let log = GroupLog::new(log, GroupId::QUEUES);
+    log.cut_replaced(state.applied().last).map_err(StartError::Consensus)?;
     let machine = Machine::<R, S>::new(state.clone(), signals, broken.clone(), config.work)?;
     let raft_config = Arc::new(raft_config(config)?);
     let rate = config.snapshot_bytes_per_second;
