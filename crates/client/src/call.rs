@@ -53,10 +53,12 @@ impl Inner {
         let mut ticket = self.ticket(&mut attempts).await?;
         loop {
             let id = ticket.id(attempts.in_doubt());
-            let mut request = Request::new(make(Attempt { id, wait_left: attempts.wait_left() }));
+            let wait_left = attempts.wait_left();
+            let mut request = Request::new(make(Attempt { id, wait_left }));
             request.set_timeout(attempts.attempt_timeout());
             let route = self.routes().route();
-            let (ended, answered) = match send(route.channel.clone(), request).await {
+            let attempt = send(route.channel.clone(), request);
+            let (ended, answered) = match self.routes().attend(&route, wait_left, attempt).await {
                 Ok(response) => {
                     self.routes().answered(response.metadata());
                     match read(response.into_inner())? {
@@ -114,7 +116,8 @@ impl Inner {
             let mut request = Request::new(make());
             request.set_timeout(attempts.attempt_timeout());
             let route = self.routes().route();
-            let ended = match send(route.channel.clone(), request).await {
+            let attempt = send(route.channel.clone(), request);
+            let ended = match self.routes().attend(&route, Duration::ZERO, attempt).await {
                 Ok(response) => {
                     self.routes().answered(response.metadata());
                     return Ok(response.into_inner());

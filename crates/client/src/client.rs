@@ -36,7 +36,7 @@ pub struct Client {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    routes: Routes,
+    routes: Arc<Routes>,
     sessions: Sessions,
     policy: RetryPolicy,
     /// Renews idle sessions; started with the first change.
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn routes(&self) -> &Routes {
+    pub(crate) fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
 
@@ -253,6 +253,7 @@ impl ClientBuilder {
             Some(channel) => Routes::over(channel),
             None => Routes::to(&self.addresses)?,
         };
+        let routes = Arc::new(routes);
         let inner = Inner { routes, sessions: Sessions::default(), policy: self.policy, renewer: Mutex::new(None) };
         Ok(Client { inner: Arc::new(inner), namespace: self.namespace.into() })
     }

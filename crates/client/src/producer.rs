@@ -303,6 +303,7 @@ impl Driver {
     }
 
     async fn drive(&mut self, mut link: ProduceLink) -> Left {
+        let outgoing = link.outgoing.clone();
         loop {
             self.requests.wake();
             while self.requests.in_flight() < IN_FLIGHT && link.outgoing.capacity() > 0 {
@@ -323,26 +324,19 @@ impl Driver {
             if self.closed && self.gathered.is_empty() && self.requests.is_empty() {
                 return Left::Done;
             }
-            let silent =
-                (self.requests.in_flight() > 0).then(|| link.heard + self.client.reading().policy().attempt_timeout);
+            let owes = self.requests.in_flight() > 0;
             tokio::select! {
                 biased;
-                came = link.incoming.message() => match came {
-                    Ok(Some(response)) => {
-                        link.heard = retry::now();
+                came = link.hear(self.client.reading(), owes) => match came {
+                    Ok(response) => {
                         self.failures = 0;
                         self.answered(response);
                     }
-                    Ok(None) => return Left::Broken(link.ended(self.client.reading(), None)),
-                    Err(status) => return Left::Broken(link.ended(self.client.reading(), Some(&status))),
+                    Err(ended) => return Left::Broken(ended),
                 },
-                true = has_room(&link.outgoing), if wants => {}
+                true = has_room(&outgoing), if wants => {}
                 count = self.queued.recv_many(&mut self.gathered, BATCH), if takes => self.closed = count == 0,
                 () = until(self.requests.due()) => {}
-                () = until(silent) => {
-                    let status = tonic::Status::unavailable("the server did not answer in time");
-                    return Left::Broken(link.ended(self.client.reading(), Some(&status)));
-                }
             }
         }
     }

@@ -26,6 +26,7 @@ pub struct RetryPolicy {
     /// A call's deadline over all its attempts; a receive's wait comes on top. Default 30 s.
     pub timeout: Duration,
     /// An attempt without an answer for so long is given up and repeated; a receive's wait comes on top. Default 5 s.
+    /// After 1 s the other nodes are asked who leads, and where it is another one, the attempt is repeated there at once.
     pub attempt_timeout: Duration,
     /// The first backoff: each wait is between 0 and it, doubled each time. Default 25 ms.
     pub backoff_base: Duration,

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use ticketrail_proto::v1;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::metadata::MetadataMap;
 use tonic::{Response, Status, Streaming};
 
 use crate::client::Inner;
 use crate::error::Error;
 use crate::retry::{self, Attempts, Ended, Next};
-use crate::routes::Route;
+use crate::routes::{Route, elsewhere};
 use crate::session::{Taken, Ticket};
 
 /// Requests of one stream in flight: what comes while as many are unanswered gathers into the next one.
@@ -26,7 +25,7 @@ const HOPS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Link<Req, Resp> {
     pub(crate) outgoing: mpsc::Sender<Req>,
-    pub(crate) incoming: Streaming<Resp>,
+    incoming: Streaming<Resp>,
     route: Route,
     /// When the server was last heard.
     pub(crate) heard: Instant,
@@ -51,6 +50,7 @@ impl<Req, Resp> Link<Req, Resp> {
                 let _ = outgoing.try_send(first);
             }
             let calling = call(route.clone(), ReceiverStream::new(requests));
+            let calling = inner.routes().attend(&route, Duration::ZERO, calling);
             let status = match tokio::time::timeout(inner.policy().attempt_timeout, calling).await {
                 Ok(Ok(response)) => {
                     if inner.routes().answered(response.metadata()) && hops < HOPS {
@@ -69,17 +69,29 @@ impl<Req, Resp> Link<Req, Resp> {
         }
     }
 
-    /// How it ended, and that the next one may go elsewhere.
-    pub(crate) fn ended(&self, inner: &Inner, status: Option<&Status>) -> Ended {
-        let (ended, none) = match status {
-            Some(status) => (Ended::from_status(status), None),
-            None => (Ended::Unknown("the server ended the stream".to_owned()), Some(MetadataMap::new())),
+    /// The next that the server says, or how the stream ended; then the next one may go elsewhere. A server that owes an
+    /// answer is not waited for beyond an attempt's time, and none is once another one leads. Nothing is lost where it is
+    /// dropped.
+    pub(crate) async fn hear(&mut self, inner: &Inner, owes: bool) -> Result<Resp, Ended> {
+        let owed_since = owes.then_some(self.heard);
+        let status = tokio::select! {
+            biased;
+            came = self.incoming.message() => match came {
+                Ok(Some(response)) => {
+                    self.heard = retry::now();
+                    return Ok(response);
+                }
+                Ok(None) => Status::unavailable("the server ended the stream"),
+                Err(status) => status,
+            },
+            () = until(owed_since.map(|since| since + inner.policy().attempt_timeout)) => {
+                Status::unavailable("the server did not answer in time")
+            }
+            () = inner.routes().left(&self.route, owed_since) => elsewhere(),
         };
-        let metadata = status.map(Status::metadata).or(none.as_ref());
-        if let Some(metadata) = metadata {
-            inner.routes().failed(&self.route, &ended, metadata);
-        }
-        ended
+        let ended = Ended::from_status(&status);
+        inner.routes().failed(&self.route, &ended, status.metadata());
+        Err(ended)
     }
 }
 

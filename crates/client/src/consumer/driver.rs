@@ -230,6 +230,7 @@ impl Driver {
     }
 
     async fn drive(&mut self, mut open: Open) -> Left {
+        let outgoing = open.link.outgoing.clone();
         loop {
             self.collect();
             self.requests.wake();
@@ -241,27 +242,20 @@ impl Driver {
                 return Left::Done;
             }
             let waits_for_room = open.link.outgoing.capacity() == 0;
-            let silent = (self.requests.in_flight() > 0)
-                .then(|| open.link.heard + self.client.reading().policy().attempt_timeout);
+            let owes = self.requests.in_flight() > 0;
             tokio::select! {
                 biased;
-                came = open.link.incoming.message() => match came {
-                    Ok(Some(response)) => {
-                        open.link.heard = retry::now();
+                came = open.link.hear(self.client.reading(), owes) => match came {
+                    Ok(response) => {
                         self.failures = 0;
                         self.heard(&mut open, response);
                     }
-                    Ok(None) => return Left::Broken(open.link.ended(self.client.reading(), None)),
-                    Err(status) => return Left::Broken(open.link.ended(self.client.reading(), Some(&status))),
+                    Err(ended) => return Left::Broken(ended),
                 },
-                true = has_room(&open.link.outgoing), if waits_for_room => {}
+                true = has_room(&outgoing), if waits_for_room => {}
                 () = self.outbox.filled() => {}
                 () = until(self.requests.due()) => {}
                 () = until(Some(open.stamped_at + self.stamp_every)), if !self.stopped => {}
-                () = until(silent) => {
-                    let status = tonic::Status::unavailable("the server did not answer in time");
-                    return Left::Broken(open.link.ended(self.client.reading(), Some(&status)));
-                }
             }
         }
     }

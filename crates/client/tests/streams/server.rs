@@ -1,8 +1,11 @@
 //! A small server: one queue in memory, with leases, sessions and streams, under the rules of the real one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +16,11 @@ use ticketrail_proto::v1::settlement::Verdict;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
 
 /// A message of the queue.
 #[derive(Debug, Clone)]
@@ -52,8 +59,10 @@ pub(crate) struct Inner {
     pub(crate) most_leased: usize,
     /// As many messages are on the queue at most.
     pub(crate) depth: Option<usize>,
-    /// What is told of the leader.
+    /// What is told of the leader; without it this one leads.
     pub(crate) leader: Option<String>,
+    /// How often it was asked for its status.
+    pub(crate) asked: usize,
     /// The error that streams of deliveries end with.
     pub(crate) refuse: Option<Status>,
 }
@@ -76,6 +85,7 @@ impl Server {
         tokio::spawn(
             tonic::transport::Server::builder()
                 .add_service(service)
+                .add_service(TellsStatus(server.clone()))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         server
@@ -325,6 +335,46 @@ pub(crate) fn client(addresses: &[SocketAddr]) -> Client {
     };
     let addresses = addresses.iter().map(SocketAddr::to_string);
     Client::builder().addresses(addresses).retry(policy).connect().expect("addresses")
+}
+
+/// Of the admin service, the one call that the SDK makes by itself.
+#[derive(Clone)]
+struct TellsStatus(Server);
+
+impl NamedService for TellsStatus {
+    const NAME: &'static str = "ticketrail.v1.AdminService";
+}
+
+impl UnaryService<v1::GetStatusRequest> for TellsStatus {
+    type Response = v1::GetStatusResponse;
+    type Future = Ready<Result<Response<Self::Response>, Status>>;
+
+    fn call(&mut self, _: Request<v1::GetStatusRequest>) -> Self::Future {
+        let serving = {
+            let mut inner = self.0.lock();
+            inner.asked += 1;
+            inner.leader.is_none()
+        };
+        ready(Ok(self.0.answer(v1::GetStatusResponse { serving, ..Default::default() })))
+    }
+}
+
+impl Service<http::Request<Body>> for TellsStatus {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let status = self.clone();
+        Box::pin(async move {
+            assert_eq!(request.uri().path(), "/ticketrail.v1.AdminService/GetStatus", "the SDK asks nothing else");
+            Ok(Grpc::new(ProstCodec::default()).unary(status, request).await)
+        })
+    }
 }
 
 type Answers<T> = ReceiverStream<Result<T, Status>>;
