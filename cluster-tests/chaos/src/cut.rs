@@ -31,17 +31,19 @@ pub struct Rule {
     pub others: Vec<Ipv4Addr>,
     /// How many of a hundred packets, chosen at random.
     pub percent: u8,
+    /// Only packets of more bytes than this are concerned.
+    pub longer_than: u16,
 }
 
 impl Rule {
     /// Nothing comes from or goes to `others`.
     pub fn all(way: Way, others: impl IntoIterator<Item = Ipv4Addr>) -> Self {
-        Self { way, others: others.into_iter().collect(), percent: 100 }
+        Self { way, others: others.into_iter().collect(), percent: 100, longer_than: 0 }
     }
 
     /// So many of a hundred packets from and to `others` are lost.
     pub fn some(percent: u8, others: impl IntoIterator<Item = Ipv4Addr>) -> Self {
-        Self { way: Way::Both, others: others.into_iter().collect(), percent }
+        Self { percent, ..Self::all(Way::Both, others) }
     }
 }
 
@@ -96,7 +98,11 @@ fn script(rules: &[Rule]) -> String {
                 100.. => String::new(),
                 percent => format!("numgen random mod 100 < {percent} "),
             };
-            text.push_str(&format!("ip {side} {{ {} }} {chance}counter drop\n", others.join(", ")));
+            let size = match rule.longer_than {
+                0 => String::new(),
+                bytes => format!("meta length > {bytes} "),
+            };
+            text.push_str(&format!("ip {side} {{ {} }} {size}{chance}counter drop\n", others.join(", ")));
         }
         text.push_str("}\n");
     }
@@ -126,7 +132,8 @@ mod tests {
     #[test]
     fn a_rule_stands_at_each_way_that_it_stops() {
         let other = Ipv4Addr::new(10, 83, 0, 12);
-        let text = script(&[Rule::all(Way::In, [other]), Rule::some(30, [other])]);
+        let large = Rule { longer_than: 500, ..Rule::all(Way::Out, [other]) };
+        let text = script(&[Rule::all(Way::In, [other]), Rule::some(30, [other]), large]);
         let drops: Vec<&str> = text.lines().filter(|line| line.ends_with("drop")).collect();
         assert_eq!(
             drops,
@@ -134,6 +141,7 @@ mod tests {
                 "ip saddr { 10.83.0.12 } counter drop",
                 "ip saddr { 10.83.0.12 } numgen random mod 100 < 30 counter drop",
                 "ip daddr { 10.83.0.12 } numgen random mod 100 < 30 counter drop",
+                "ip daddr { 10.83.0.12 } meta length > 500 counter drop",
             ]
         );
     }

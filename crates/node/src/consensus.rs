@@ -140,6 +140,9 @@ pub(crate) trait Membership: Send + Sync + 'static {
     /// The index of the last entry in this node's log.
     fn last_log_index(&self) -> Option<u64>;
 
+    /// The last entry known here to be committed.
+    fn committed_index(&self) -> Option<u64>;
+
     /// Up to where each member has the log on its disk, as the leader knows; empty elsewhere.
     fn replicated(&self) -> BTreeMap<u64, Option<u64>>;
 

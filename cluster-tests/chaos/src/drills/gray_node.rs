@@ -1,8 +1,10 @@
-//! Drill 12: a node is alive, but hardly: little processor time, or a thin link; a follower first, then the leader.
+//! Drill 12: a node is alive, but hardly: little processor time, or a thin link; a follower first, then the leader. And a
+//! leader whose large packets are lost: its heartbeats arrive, its entries do not.
 
 use std::time::{Duration, Instant};
 
 use crate::cgroup::Cgroup;
+use crate::cut::{Rule, Way};
 use crate::poll::pass;
 use crate::scene::Scene;
 use crate::tools::Tool;
@@ -13,9 +15,9 @@ use super::Drill;
 pub(super) const DRILL: Drill = Drill {
     number: 12,
     name: "gray-node",
-    broken: "A node gets 10 % of a processor, or a link of 256 kbit/s; a follower first, then the leader.",
+    broken: "A node gets 10 % of a processor, or a link of 256 kbit/s; a follower first, then the leader. Then the leader's large packets are lost.",
     holds: "A slow follower does not hold writes up; a slow leader is followed by another one within 10 s, or serves on.",
-    tools: &[Tool::Tc],
+    tools: &[Tool::Tc, Tool::Nft],
     setup: USUAL,
     run,
 };
@@ -37,9 +39,12 @@ fn run(scene: &mut Scene) -> anyhow::Result<()> {
         starve(scene, leader, long)?;
         let leader = scene.world.cluster.leader()?.at;
         thin(scene, leader, long)?;
+        lose_large(scene)?;
     }
     scene.nemesis.demand("periods throttled", 20)?;
     scene.nemesis.demand("links limited", 2)?;
+    scene.nemesis.demand("large packets lost", 10)?;
+    scene.nemesis.demand("leaders that left", 1)?;
     scene.finish()
 }
 
@@ -76,6 +81,36 @@ fn thin(scene: &mut Scene, at: usize, long: Duration) -> anyhow::Result<()> {
     scene.nemesis.end("links limited", &name, "none");
     let outage = outage?;
     tell(scene, &format!("256 kbit/s for {name}"), before, at, outage)
+}
+
+/// Packets of more bytes than this are lost: heartbeats and votes are smaller.
+const LARGE: u16 = 500;
+
+/// A leader whose entries get lost, until another one leads.
+fn lose_large(scene: &mut Scene) -> anyhow::Result<()> {
+    let leader = scene.world.cluster.leader()?;
+    let (at, name) = (leader.at, scene.world.name(leader.at).to_owned());
+    let rule = Rule { longer_than: LARGE, ..scene.world.apart(Way::Out, &scene.world.others(at))? };
+    scene.forget_outage()?;
+    scene.nemesis.begin("large packets lost", &name, "nft drops what is larger on the way to the others");
+    scene.world.cut(at, &[rule])?;
+    let begun = Instant::now();
+    let next = scene.world.cluster.until("another leader", |cluster| {
+        Ok(cluster.leader_now().filter(|now| now.at != at && now.term > leader.term))
+    })?;
+    scene.nemesis.effect("leaders that left", &name, "another one leads", 1);
+    let outage = scene.outage()?;
+    let lost = scene.world.heal(at)?;
+    scene.nemesis.effect("large packets lost", &name, &format!("nft counters: {lost}"), lost);
+    scene.nemesis.end("large packets lost", &name, "none");
+    scene.say(format!(
+        "packets of more than {LARGE} bytes lost at {name}, which led: {} leads in term {} after {} ms, no write for {} ms",
+        scene.world.name(next.at),
+        next.term,
+        begun.elapsed().as_millis(),
+        outage.as_millis()
+    ));
+    scene.promised("writes behind a leader whose entries get lost", outage, OUTAGE)
 }
 
 fn tell(

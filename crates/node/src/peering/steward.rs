@@ -22,6 +22,14 @@ pub(super) const CAUGHT_UP: u64 = 64;
 /// A member that was not heard for so long is not alive.
 const ALIVE: Duration = Duration::from_secs(3);
 
+/// A leader that takes so long to have an entry committed, though the others are alive, leaves it to them: its link may be
+/// thin. With the election after it, writes are back within 10 s.
+const STALLED: Duration = Duration::from_secs(4);
+/// It does so no more often than this: where every link and disk is slow, another leader does no better.
+const STALLED_AGAIN: Duration = Duration::from_secs(60);
+/// Where a look comes so late, the process was stopped, and what it sees is of the past.
+const LATE: Duration = Duration::from_secs(1);
+
 /// For how long a node whose wall clock is off leaves it to others to lead. After that it campaigns all the same, and hands
 /// over to whoever can take it: it may be the only one that can be elected.
 const YIELDS: Duration = Duration::from_secs(3);
@@ -38,6 +46,7 @@ pub(crate) async fn run(peering: Peering, mut stop: watch::Receiver<bool>) {
 async fn care(peering: &Peering) {
     let Ok(node) = peering.node() else { return };
     let (started, mut may_campaign) = (node.clock_now(), true);
+    let mut stall = Stall::new(started);
     loop {
         let off = node.peers.wall_is_off();
         let led_at = if node.leads() { node.clock_now() } else { node.peers.led_at().unwrap_or(started) };
@@ -49,10 +58,16 @@ async fn care(peering: &Peering) {
                 tracing::warn!(off_ms = node.peers.wall_ahead_ms(), "the wall clock is off: this node should not lead");
             }
         }
+        let log = node.leads().then(|| (node.membership.committed_index(), node.membership.last_log_index()));
+        let stalled = stall.look(node.clock_now(), log);
         if node.leads() {
             let mine = node.standing.borrow().leader.unwrap_or(0);
             if off || node.peers.disk_low(mine) {
                 hand_over(node).await;
+            } else if stalled && let Some(to) = without_me(node) {
+                tracing::warn!(to, "entries take too long to be committed: leaves leadership to the others");
+                stall.yielded(node.clock_now());
+                transfer_to(node, to).await;
             }
             if let Some(change) = next_change(node, (mine, peering.member())) {
                 apply(node, change).await;
@@ -63,6 +78,40 @@ async fn care(peering: &Peering) {
         }
         // A newcomer should not have to wait.
         let _ = timeout(EVERY, node.wishes.come()).await;
+    }
+}
+
+/// How long entries take to be committed.
+#[derive(Debug)]
+struct Stall {
+    /// The entry that is waited for, which was the last one at `since`.
+    entry: Option<u64>,
+    since: Instant,
+    looked: Instant,
+    yielded: Option<Instant>,
+}
+
+impl Stall {
+    fn new(now: Instant) -> Self {
+        Self { entry: None, since: now, looked: now, yielded: None }
+    }
+
+    /// Whether this leader should let another one try. `log` is what is committed and the last entry; `None`: it does not
+    /// lead.
+    fn look(&mut self, now: Instant, log: Option<(Option<u64>, Option<u64>)>) -> bool {
+        let late = now.saturating_duration_since(self.looked) > LATE;
+        self.looked = now;
+        let (committed, last) = log.unwrap_or_default();
+        if late || log.is_none() || committed >= self.entry {
+            self.since = now;
+            self.entry = last;
+        }
+        let again = self.yielded.is_none_or(|at| now.saturating_duration_since(at) > STALLED_AGAIN);
+        again && now.saturating_duration_since(self.since) > STALLED
+    }
+
+    fn yielded(&mut self, now: Instant) {
+        self.yielded = Some(now);
     }
 }
 
@@ -174,17 +223,26 @@ pub(super) fn is_caught_up(node: &NodeSide, id: u64) -> bool {
 
 /// The voter that should take over: alive, caught up, with room on its disk.
 pub(super) fn successor(node: &NodeSide) -> Option<u64> {
+    candidates(node).into_iter().rfind(|id| is_caught_up(node, *id))
+}
+
+/// The voter that should take over where the others can elect one without this node's vote.
+fn without_me(node: &NodeSide) -> Option<u64> {
+    let candidates = candidates(node);
+    let members = node.members.borrow();
+    let [voters] = members.voters.as_slice() else { return None };
+    candidates.last().copied().filter(|_| candidates.len() > voters.len() / 2)
+}
+
+/// The other voters that are alive and have room on their disks; who has more of the log stands later.
+fn candidates(node: &NodeSide) -> Vec<u64> {
     let members = node.members.borrow().clone();
     let mine = node.standing.borrow().leader;
     let replicated = node.membership.replicated();
-    let fit = |id: &u64| {
-        Some(*id) != mine
-            && members.is_voter(*id)
-            && is_alive(node, *id)
-            && is_caught_up(node, *id)
-            && !node.peers.disk_low(*id)
-    };
-    members.nodes.keys().copied().filter(fit).max_by_key(|id| (replicated.get(id).copied().flatten(), *id))
+    let fit = |id: &u64| Some(*id) != mine && members.is_voter(*id) && is_alive(node, *id) && !node.peers.disk_low(*id);
+    let mut fit: Vec<u64> = members.nodes.keys().copied().filter(fit).collect();
+    fit.sort_by_key(|id| (replicated.get(id).copied().flatten(), *id));
+    fit
 }
 
 impl NodeSide {
@@ -236,5 +294,55 @@ mod tests {
         assert!(is_yielding(led_at, led_at) && is_yielding(led_at, led_at + YIELDS));
         // The founder's clock may be off, and nobody else has a log. Simulated seed 217 has such a founder.
         assert!(!is_yielding(led_at, led_at + YIELDS + Duration::from_millis(1)));
+    }
+
+    const LOOKS: u64 = 20;
+
+    /// Looks every 200 ms for 4 s at what is committed and the last entry; how many looks said that another one should try.
+    fn looks(stall: &mut Stall, now: &mut Instant, log: impl Fn(u64) -> Option<(Option<u64>, Option<u64>)>) -> usize {
+        let mut look = |n: &u64| {
+            *now += EVERY;
+            stall.look(*now, log(*n))
+        };
+        (0..LOOKS).filter(|n| look(n)).count()
+    }
+
+    #[test]
+    fn a_leader_whose_entries_wait_lets_another_one_try_once_a_minute() {
+        let mut now = crate::clock::monotonic();
+        let mut stall = Stall::new(now);
+        // One is committed now and then, later and later.
+        let slow = |n| Some((Some(7 + n / 7), Some(8 + n)));
+        assert_eq!(looks(&mut stall, &mut now, slow), 0, "not for longer than 4 s");
+        assert!(looks(&mut stall, &mut now, slow) > 0);
+        stall.yielded(now);
+        for _ in 0..15 {
+            assert_eq!(looks(&mut stall, &mut now, |_| Some((None, Some(100)))), 0, "within a minute");
+        }
+        assert_eq!(looks(&mut stall, &mut now, |_| Some((None, Some(100)))), 20);
+    }
+
+    #[test]
+    fn a_leader_with_nothing_to_do_or_that_gets_it_done_goes_on() {
+        let mut now = crate::clock::monotonic();
+        let mut stall = Stall::new(now);
+        for round in 0..5 {
+            assert_eq!(looks(&mut stall, &mut now, |_| None), 0, "it does not lead");
+            assert_eq!(looks(&mut stall, &mut now, |_| Some((Some(round), Some(round)))), 0, "nothing waits");
+            let slow = |n| Some((Some(100 * round + n), Some(100 * round + n + 15)));
+            assert_eq!(looks(&mut stall, &mut now, slow), 0, "each entry waits for 3 s");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_is_not_stalled() {
+        let mut now = crate::clock::monotonic();
+        let mut stall = Stall::new(now);
+        let waits = |_| Some((Some(1), Some(2)));
+        looks(&mut stall, &mut now, waits);
+        now += Duration::from_secs(20);
+        assert!(!stall.look(now, waits(0)));
+        assert_eq!(looks(&mut stall, &mut now, waits), 0);
+        assert!(looks(&mut stall, &mut now, waits) > 0);
     }
 }
