@@ -243,12 +243,7 @@ impl World<'_> {
 
     /// The Raft ids of the members with a vote, as the leader sees them; `None`: nobody leads, or a change is under way.
     pub fn voters(&self) -> Option<BTreeSet<u64>> {
-        self.voters_as_seen_by(self.leader()?)
-    }
-
-    /// The same, as a node sees them.
-    pub fn voters_as_seen_by(&self, at: usize) -> Option<BTreeSet<u64>> {
-        let cluster = self.places[at].node()?.cluster();
+        let cluster = self.places[self.leader()?].node()?.cluster();
         let voters = cluster.members.into_iter().filter(|member| member.voter).map(|member| member.node);
         (!cluster.changing).then(|| voters.collect())
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ticketrail_storage::log::LogId;
+
 /// A member: who it is and where it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Member {
@@ -22,6 +24,8 @@ pub struct Members {
     pub nodes: BTreeMap<u64, Member>,
     /// Whether it is known to be committed.
     pub committed: bool,
+    /// The log entry that it came with.
+    pub at: Option<LogId>,
 }
 
 /// A member, as one node sees it.

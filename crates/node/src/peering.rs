@@ -40,7 +40,7 @@ use crate::consensus::{Membership, Standing};
 use crate::forward::server::ForwardGate;
 use crate::member::{Member, Members};
 use crate::peers::{Connector, MESSAGE_BYTES, Peers};
-use crate::raft::{Gate, PeerService};
+use crate::raft::{Gate, PeerService, log_id_from_wire, log_id_to_wire};
 use crate::random::Random;
 use crate::record::Record;
 use crate::shared::Shared;
@@ -273,6 +273,21 @@ pub(crate) fn from_wire(member: Option<pb::MemberInfo>) -> Result<Member, Status
         return Err(Status::invalid_argument("expected a member's name and its address for peers, but one is empty"));
     }
     Ok(Member { name, peer_address, client_address })
+}
+
+/// A membership for peers.
+fn membership_to_wire(members: &Members) -> pb::Membership {
+    let voters = members.voters.iter().map(|set| pb::VoterSet { nodes: set.iter().copied().collect() });
+    let known = members.nodes.iter().map(|(node, member)| pb::KnownMember { node: *node, info: Some(to_wire(member)) });
+    pb::Membership { at: members.at.as_ref().map(log_id_to_wire), voters: voters.collect(), members: known.collect() }
+}
+
+/// A membership that a peer tells of; `None`: it makes no sense.
+fn membership_from_wire(told: pb::Membership) -> Option<Members> {
+    let nodes = told.members.into_iter().map(|known| Some((known.node, from_wire(known.info).ok()?)));
+    let voters = told.voters.into_iter().map(|set| set.nodes.into_iter().collect()).collect();
+    let at = log_id_from_wire(told.at?)?;
+    Some(Members { voters, nodes: nodes.collect::<Option<_>>()?, committed: false, at: Some(at) })
 }
 
 fn cluster_from(bytes: &[u8]) -> Option<ClusterId> {

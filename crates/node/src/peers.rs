@@ -289,7 +289,7 @@ mod tests {
     /// Node 1 of three.
     fn peers(clock: &Clock) -> Peers {
         let nodes: BTreeMap<u64, Member> = (1..=3).map(|id| (id, Member::default())).collect();
-        let members = Members { voters: vec![BTreeSet::from([1, 2, 3])], nodes, committed: true };
+        let members = Members { voters: vec![BTreeSet::from([1, 2, 3])], nodes, committed: true, at: None };
         let (_, members) = watch::channel(Arc::new(members));
         let connector = Connector::new(|_| Err("nobody connects here".into()));
         Peers::new((1, [7; 16], GroupId::QUEUES), clock.clone(), Disk::endless(), connector, members)

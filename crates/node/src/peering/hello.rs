@@ -4,6 +4,9 @@
 //! costs no availability, since without a majority nothing can be done anyway; and it finds out disks that were swapped,
 //! copied or rolled back before they can do harm.
 //!
+//! A node that was away while others were replaced knows members that are no more. The membership that counts is the
+//! newest one that it has, or that a member tells of.
+//!
 //! A node of another cluster may itself be the one in the wrong place: what it says counts only where half of the named
 //! peers say so, and not for a cleared node that has others of its own. One foreign disk must not end the nodes around it.
 
@@ -17,7 +20,7 @@ use ticketrail_storage::{Identity, OpenError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{NodeSide, Peering};
+use super::{NodeSide, Peering, membership_from_wire};
 use crate::member::Members;
 use crate::peers::PROTOCOL;
 
@@ -52,6 +55,7 @@ impl Greeter {
         let Ok(node) = self.peering.node() else { return };
         let mut was_member = self.identity.was_member;
         let mut leaders = BTreeSet::new();
+        let mut told = Members::default();
         loop {
             let members = node.members.borrow().clone();
             let mine = self.identity.node;
@@ -62,18 +66,25 @@ impl Greeter {
                 was_member = true;
             }
             let cleared = *node.cleared.borrow();
-            let answers = self.say_hello(&members, &leaders, was_member, cleared).await;
+            let answers = self.say_hello([&members, &told], &leaders, was_member, cleared).await;
             if let Some(refusal) = answers.refusal {
                 return node.broken.report(refusal);
             }
             leaders = answers.leaders.clone();
+            if let Some(newer) = &answers.members
+                && newer.at > told.at
+            {
+                told = newer.clone();
+            }
             if (!cleared || answers.friends.is_empty())
                 && let Some(refusal) = answers.strangers.first()
                 && answers.strangers.len() * 2 >= self.peering.config().peers.len()
             {
                 return node.broken.report(refusal.clone());
             }
-            if !cleared && self.is_enough(&members, &answers) {
+            // Without a log of its own, whoever let it in is enough.
+            let newest = if members.at.is_some() && told.at > members.at { &told } else { &*members };
+            if !cleared && self.is_enough(newest, &answers) {
                 tracing::info!(node = mine, friends = ?answers.friends, "the others know this disk");
                 node.cleared.send_replace(true);
                 node.membership.allow_elections(true);
@@ -115,15 +126,17 @@ impl Greeter {
 
     async fn say_hello(
         &self,
-        members: &Members,
+        members: [&Members; 2],
         leaders: &BTreeSet<String>,
         was_member: bool,
         cleared: bool,
     ) -> Answers {
-        // The newest addresses come from the log. The named peers are asked all the same: the log may be another cluster's.
+        // The newest addresses come from the log, and from others. The named peers are asked all the same: the log may be
+        // another cluster's.
         // So is whoever leads: a newcomer's list and log may both lack it, and it alone lets newcomers in.
         let named = self.peering.config().others().map(|(_, address)| address.as_str());
-        let known = members.nodes.iter().filter(|(node, _)| **node != self.identity.node);
+        let known = members.into_iter().flat_map(|members| &members.nodes);
+        let known = known.filter(|(node, _)| **node != self.identity.node);
         let mut addresses: BTreeSet<&str> = named
             .chain(known.map(|(_, member)| member.peer_address.as_str()))
             .chain(leaders.iter().map(String::as_str))
@@ -154,6 +167,11 @@ impl Greeter {
             } else if same_cluster && theirs.node != self.identity.node {
                 answers.friends.insert(theirs.node);
                 answers.leaders.extend(Some(answer.leader_address).filter(|address| !address.is_empty()));
+                let ours =
+                    |told: &Members| [theirs.node, self.identity.node].iter().all(|id| told.nodes.contains_key(id));
+                let told = answer.membership.and_then(membership_from_wire).filter(ours);
+                let known = answers.members.take();
+                answers.members = known.into_iter().chain(told).max_by_key(|members| members.at);
             }
         }
         answers
@@ -167,6 +185,8 @@ struct Answers {
     friends: BTreeSet<u64>,
     /// Where they say that the leader is.
     leaders: BTreeSet<String>,
+    /// The newest membership that a member tells of.
+    members: Option<Members>,
     /// What one of this cluster has against this disk.
     refusal: Option<String>,
     /// What those of other clusters have against it.

@@ -7,7 +7,7 @@ use ticketrail_storage::{ClusterId, Identity, OpenError};
 use tonic::{Request, Response, Status};
 
 use super::wishes::Wish;
-use super::{JOINED, NodeSide, Peering, cluster_from, from_wire};
+use super::{JOINED, NodeSide, Peering, cluster_from, from_wire, membership_to_wire};
 use crate::peers::{PROTOCOL, hex};
 
 fn check_protocol(protocol: u32) -> Result<(), Status> {
@@ -141,6 +141,7 @@ impl MemberService for Peering {
             refusal: refusal.unwrap_or_default(),
             leader,
             leader_address: leader_address.map(|(_, address)| address).unwrap_or_default(),
+            membership: self.node().ok().map(|node| membership_to_wire(&node.members.borrow())),
         }))
     }
 

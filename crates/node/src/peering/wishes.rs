@@ -104,7 +104,7 @@ mod tests {
             3 => (3, member("rail-2")),
             id => (*id, member("rail-1")),
         });
-        Members { nodes: nodes.collect(), voters: vec![voters], committed: true }
+        Members { nodes: nodes.collect(), voters: vec![voters], committed: true, at: None }
     }
 
     #[test]

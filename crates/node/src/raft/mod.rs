@@ -96,6 +96,11 @@ pub(crate) fn log_id_to_wire(id: &ticketrail_storage::log::LogId) -> ticketrail_
     wire::log_id(&codec::log_id_from_store(id))
 }
 
+/// An entry's identity, as a peer tells it; `None`: it is none.
+pub(crate) fn log_id_from_wire(id: ticketrail_proto::raft::LogId) -> Option<ticketrail_storage::log::LogId> {
+    wire::log_id_from(id).ok().map(|id| codec::log_id_to_store(&id))
+}
+
 /// Starts the group of all queues on the runtime `R`.
 pub(crate) async fn start<R: Runtime, L: RaftLog, S: StateStore>(
     config: &NodeConfig,
@@ -213,6 +218,7 @@ fn members_of<R: AsyncRuntime>(metrics: &RaftServerMetrics<Types<R>>) -> Members
         voters: membership.get_joint_config().clone(),
         nodes: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
         committed: metrics.membership_config == metrics.committed_membership_config,
+        at: metrics.membership_config.log_id().as_ref().map(codec::log_id_to_store),
     }
 }
 
@@ -321,6 +327,10 @@ impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Consensus for Group<R, L, S> {
 impl<R: AsyncRuntime, L: RaftLog, S: StateStore> Membership for Group<R, L, S> {
     fn last_log_index(&self) -> Option<u64> {
         self.figures().last_log
+    }
+
+    fn committed_index(&self) -> Option<u64> {
+        self.figures().committed
     }
 
     fn replicated(&self) -> BTreeMap<u64, Option<u64>> {

@@ -187,6 +187,32 @@ async fn a_wiped_node_comes_back_under_a_new_id_without_a_hand_on_it() {
 }
 
 #[tokio::test]
+async fn a_node_that_was_away_while_most_others_were_replaced_comes_back() {
+    let mut cluster = Cluster::of(5).await;
+    cluster.start_all().await;
+    cluster.enqueue("orders", &["a"]).await;
+    cluster.agree().await;
+    let away = (cluster.leader().await + 1) % 5;
+    cluster.stop(away).await;
+    // Of those that it knows, one is left.
+    for wiped in (1..4).map(|n| (away + n) % 5) {
+        let old = cluster.places[wiped].disk.identity().node;
+        cluster.kill(wiped);
+        cluster.places[wiped].disk = Contents::default();
+        cluster.start(wiped).await;
+        until_it("the new one in place of the old one", async || {
+            let leader = cluster.running[&cluster.leader().await].node.handle();
+            let members = leader.cluster().members;
+            members.iter().all(|member| member.voter && member.node != old) && members.len() == 5
+        })
+        .await;
+    }
+    cluster.start(away).await;
+    cluster.enqueue("orders", &["b"]).await;
+    cluster.agree().await;
+}
+
+#[tokio::test]
 async fn a_wiped_founder_joins_and_does_not_found_again() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;

@@ -181,7 +181,7 @@ fn shared(net: &Net, config: NodeConfig, standing: watch::Receiver<Standing>, st
     };
     let nodes: BTreeMap<u64, Member> = (1..=3).map(|node| (node, member(node))).collect();
     let voters = vec![BTreeSet::from([1, 2, 3])];
-    let (_, members) = watch::channel(Arc::new(Members { voters, nodes, committed: true }));
+    let (_, members) = watch::channel(Arc::new(Members { voters, nodes, committed: true, at: None }));
     let identity = (config.node_id, config.cluster_id, GroupId::QUEUES);
     let peers = Peers::new(identity, config.clock.clone(), Disk::endless(), net.connector(), members);
     let started = config.clock.now();
