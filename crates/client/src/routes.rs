@@ -234,7 +234,7 @@ impl Routes {
             let answer = tokio::time::timeout(ASK_TIMEOUT, status(channel)).await;
             routes.lock().asks = false;
             let leader = match answer {
-                Ok(Ok(answer)) if answer.get_ref().serving => endpoint(&address).ok(),
+                Ok(Ok(answer)) if leads(answer.get_ref()) => endpoint(&address).ok(),
                 Ok(Ok(answer)) => leader_named(answer.metadata()),
                 Ok(Err(_)) | Err(_) => None,
             };
@@ -269,6 +269,11 @@ async fn status(channel: Channel) -> Result<Response<v1::GetStatusResponse>, Sta
     let mut request = Request::new(v1::GetStatusRequest {});
     request.set_timeout(ASK_TIMEOUT);
     AdminServiceClient::new(channel).get_status(request).await
+}
+
+/// Whether the node that tells this of itself leads, and serves.
+fn leads(status: &v1::GetStatusResponse) -> bool {
+    status.role() == v1::NodeRole::Leader && status.serving
 }
 
 /// The leader that a reply's metadata name.

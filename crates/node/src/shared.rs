@@ -74,10 +74,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether clients can be served here: this node leads and has applied what came before, or follows a known leader.
+    /// Whether clients can be served here: this node leads and has applied what came before, or follows a known leader; and
+    /// it is not cut off.
     pub(crate) fn serves(&self) -> bool {
         let reachable = self.leads() || matches!(self.place(), Place::At(_));
-        reachable && self.broken.reason().is_none() && !self.draining.load(Ordering::SeqCst)
+        reachable && !self.is_cut_off() && self.broken.reason().is_none() && !self.draining.load(Ordering::SeqCst)
     }
 
     /// Whether enqueues are refused for want of room: this node's disk is past its mark, or the voters whose disks are not

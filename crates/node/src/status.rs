@@ -19,8 +19,12 @@ pub struct NodeStatus {
     pub term: u64,
     /// Who leads, where known.
     pub leader: Option<u64>,
-    /// Whether it can serve clients: it leads and has applied the entries before its term, or it follows a known leader.
+    /// Whether it can serve clients: it leads and has applied the entries before its term, or it follows a known leader;
+    /// and it is neither cut off nor shutting down nor broken.
     pub serving: bool,
+    /// Whether it is cut off from those that it needs: no quorum has answered the leader that it is, or no leader was heard,
+    /// for longer than an election takes.
+    pub cut_off: bool,
     /// Whether it leads and has applied the entries before its term.
     pub leading: bool,
     /// The index of the last entry in its log.
@@ -85,6 +89,7 @@ impl Shared {
             term: standing.term,
             leader: standing.leader,
             serving: self.serves(),
+            cut_off: self.is_cut_off(),
             leading,
             last_log_index: figures.last_log,
             committed_index: figures.committed,

@@ -37,6 +37,8 @@ pub(crate) struct NodeFacts {
     /// Whether it leads and has applied what came before its term.
     pub(crate) leading: bool,
     pub(crate) leader: Option<u64>,
+    /// Whether it hears nothing of those that it needs.
+    pub(crate) cut_off: bool,
     pub(crate) committed: Option<u64>,
     pub(crate) applied: Option<u64>,
 }
@@ -61,6 +63,7 @@ impl From<NodeStatus> for NodeFacts {
             role: status.role,
             leading: status.leading,
             leader: status.leader,
+            cut_off: status.cut_off,
             committed: status.committed_index,
             applied: status.applied_index,
         }
@@ -130,6 +133,12 @@ fn member(node: &NodeFacts) -> Check {
 
 fn leader(node: &NodeFacts) -> Check {
     let failure = match (node.role, node.leader) {
+        (Role::Leader, _) if node.cut_off => {
+            Some("expected a leader with a quorum, but none has answered it for a while")
+        }
+        (Role::Learner | Role::Follower | Role::Candidate, Some(_)) if node.cut_off => {
+            Some("expected a leader, but none was heard for a while")
+        }
         (Role::Leader, _) if node.leading => None,
         (Role::Leader, _) => Some("expected a leader that serves, but this one is still applying what came before it"),
         (Role::Learner | Role::Follower | Role::Candidate | Role::Stopped, Some(_)) => None,
@@ -181,6 +190,7 @@ mod tests {
             role: Role::Follower,
             leading: false,
             leader: Some(2),
+            cut_off: false,
             committed: Some(5_000),
             applied: Some(4_990),
         }
@@ -197,10 +207,12 @@ mod tests {
     #[test]
     fn each_reason_makes_a_node_unready_and_is_named() {
         let leading = NodeFacts { role: Role::Leader, leading: true, leader: Some(1), ..follower() };
-        let rows: [(NodeFacts, &[&str]); 10] = [
+        let rows: [(NodeFacts, &[&str]); 12] = [
             (follower(), &[]),
             (leading.clone(), &[]),
             (NodeFacts { leading: false, ..leading.clone() }, &["leader"]),
+            (NodeFacts { cut_off: true, ..leading.clone() }, &["leader"]),
+            (NodeFacts { cut_off: true, ..follower() }, &["leader"]),
             (NodeFacts { leader: None, ..follower() }, &["leader"]),
             (NodeFacts { leader: None, role: Role::Candidate, ..follower() }, &["leader"]),
             (NodeFacts { role: Role::Learner, ..follower() }, &["voter"]),

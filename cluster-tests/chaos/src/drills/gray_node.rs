@@ -95,9 +95,7 @@ fn lose_large(scene: &mut Scene) -> anyhow::Result<()> {
     scene.nemesis.begin("large packets lost", &name, "nft drops what is larger on the way to the others");
     scene.world.cut(at, &[rule])?;
     let begun = Instant::now();
-    let next = scene.world.cluster.until("another leader", |cluster| {
-        Ok(cluster.leader_now().filter(|now| now.at != at && now.term > leader.term))
-    })?;
+    let next = scene.world.until_leader_after(leader)?;
     scene.nemesis.effect("leaders that left", &name, "another one leads", 1);
     let outage = scene.outage()?;
     let lost = scene.world.heal(at)?;

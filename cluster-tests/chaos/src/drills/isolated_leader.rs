@@ -71,6 +71,11 @@ fn isolate(scene: &mut Scene) -> anyhow::Result<()> {
     let refused = ask_the_wrong_side(&address, scene.sized(1, 4))?;
     let proof = format!("each failed, none was answered OK, the longest took {} ms", refused.longest.as_millis());
     scene.nemesis.effect("calls refused on the wrong side", &name, &proof, refused.calls);
+    scene.world.cluster.until("the old leader to say that it is cut off", |cluster| {
+        let node = cluster.node(leader.at)?;
+        let told = node.figures().is_some_and(|figures| figures.get("ticketrail_node_cut_off") == Some(1));
+        Ok((told && node.readiness().1.contains("[-] leader")).then_some(()))
+    })?;
     let outage = scene.outage().context("expected writes on the side of the majority")?;
     let seconds = scene.sized(1, 6);
     pass(scene.dice.between(Duration::ZERO, Duration::from_secs(seconds)));

@@ -350,12 +350,13 @@ impl UnaryService<v1::GetStatusRequest> for TellsStatus {
     type Future = Ready<Result<Response<Self::Response>, Status>>;
 
     fn call(&mut self, _: Request<v1::GetStatusRequest>) -> Self::Future {
-        let serving = {
+        let role = {
             let mut inner = self.0.lock();
             inner.asked += 1;
-            inner.leader.is_none()
+            if inner.leader.is_none() { v1::NodeRole::Leader } else { v1::NodeRole::Follower }
         };
-        ready(Ok(self.0.answer(v1::GetStatusResponse { serving, ..Default::default() })))
+        // A follower serves, too: it passes calls on.
+        ready(Ok(self.0.answer(v1::GetStatusResponse { role: role.into(), serving: true, ..Default::default() })))
     }
 }
 

@@ -30,6 +30,11 @@ pub(super) fn families(status: &NodeStatus, first_term: u64) -> Vec<Family> {
             status.broken.is_some(),
         ),
         Family::gauge("ticketrail_node_serving", "1 while the node serves its clients.", status.serving),
+        Family::gauge(
+            "ticketrail_node_cut_off",
+            "1 while the node hears nothing of the quorum or leader that it needs, and refuses its callers.",
+            status.cut_off,
+        ),
         Family::gauges("ticketrail_raft_role", "1 for what the node is, 0 for what it is not.", roles),
         of_group(
             "ticketrail_raft_leading",
