@@ -236,8 +236,10 @@ fn on_disks_that_lie_a_power_loss_is_noticed() -> anyhow::Result<()> {
         }
     }
     if let Some(first) = refused.first() {
-        println!("{} of 3 refused to start: {first}", refused.len());
-        ensure!(refused.iter().all(|why| why.contains("ended with")), "expected refusals, but {refused:#?}");
+        println!("{} of 3 did not start: {first}", refused.len());
+        // Where two refuse, the third one waits for them.
+        let ended = refused.iter().filter(|why| why.contains("ended with")).count();
+        ensure!(ended == refused.len() || ended == 2, "expected refusals, but {refused:#?}");
         return Ok(());
     }
     rig.cluster.leader()?;

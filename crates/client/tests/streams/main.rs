@@ -6,4 +6,5 @@ mod poll;
 mod producing;
 mod proxy;
 mod server;
+mod status;
 mod working;

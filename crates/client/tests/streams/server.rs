@@ -1,26 +1,22 @@
 //! A small server: one queue in memory, with leases, sessions and streams, under the rules of the real one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ticketrail_client::{Client, RetryPolicy};
 use ticketrail_proto::v1;
+use ticketrail_proto::v1::admin_service_server::AdminServiceServer;
 use ticketrail_proto::v1::queue_service_server::{QueueService, QueueServiceServer};
 use ticketrail_proto::v1::settlement::Verdict;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Service, http};
-use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
+
+use crate::status::TellsStatus;
 
 /// A message of the queue.
 #[derive(Debug, Clone)]
@@ -85,7 +81,7 @@ impl Server {
         tokio::spawn(
             tonic::transport::Server::builder()
                 .add_service(service)
-                .add_service(TellsStatus(server.clone()))
+                .add_service(AdminServiceServer::new(TellsStatus(server.clone())))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         server
@@ -139,7 +135,7 @@ impl Server {
     }
 
     /// With the leader's name, where one is told.
-    fn answer<T>(&self, message: T) -> Response<T> {
+    pub(crate) fn answer<T>(&self, message: T) -> Response<T> {
         let mut response = Response::new(message);
         let mut inner = self.lock();
         inner.calls += 1;
@@ -335,47 +331,6 @@ pub(crate) fn client(addresses: &[SocketAddr]) -> Client {
     };
     let addresses = addresses.iter().map(SocketAddr::to_string);
     Client::builder().addresses(addresses).retry(policy).connect().expect("addresses")
-}
-
-/// Of the admin service, the one call that the SDK makes by itself.
-#[derive(Clone)]
-struct TellsStatus(Server);
-
-impl NamedService for TellsStatus {
-    const NAME: &'static str = "ticketrail.v1.AdminService";
-}
-
-impl UnaryService<v1::GetStatusRequest> for TellsStatus {
-    type Response = v1::GetStatusResponse;
-    type Future = Ready<Result<Response<Self::Response>, Status>>;
-
-    fn call(&mut self, _: Request<v1::GetStatusRequest>) -> Self::Future {
-        let role = {
-            let mut inner = self.0.lock();
-            inner.asked += 1;
-            if inner.leader.is_none() { v1::NodeRole::Leader } else { v1::NodeRole::Follower }
-        };
-        // A follower serves, too: it passes calls on.
-        ready(Ok(self.0.answer(v1::GetStatusResponse { role: role.into(), serving: true, ..Default::default() })))
-    }
-}
-
-impl Service<http::Request<Body>> for TellsStatus {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<http::Response<Body>, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let status = self.clone();
-        Box::pin(async move {
-            assert_eq!(request.uri().path(), "/ticketrail.v1.AdminService/GetStatus", "the SDK asks nothing else");
-            Ok(Grpc::new(ProstCodec::default()).unary(status, request).await)
-        })
-    }
 }
 
 type Answers<T> = ReceiverStream<Result<T, Status>>;
