@@ -417,12 +417,19 @@ impl Cluster {
         poll(DEADLINE, || found(self)).with_context(|| format!("wait for {what}; {}", self.logs()))
     }
 
-    /// The ends of the nodes' logs.
+    /// The ends of the nodes' logs, and how each answers when it is asked for its figures.
     pub fn logs(&self) -> String {
         let tail = |node: &Node| {
             let log = node.server.log_of_this_life();
             let lines: Vec<_> = log.lines().collect();
-            format!("\n{}:\n{}", node.name, lines[lines.len().saturating_sub(25)..].join("\n"))
+            let page = node.server.is_started().then(|| get(SocketAddr::from((node.host, node.http)), "/metrics"));
+            let told = match page {
+                None => "it does not run".to_owned(),
+                Some(Ok(page)) => page.lines().next().unwrap_or("nothing").to_owned(),
+                Some(Err(error)) => error.to_string(),
+            };
+            let end = lines[lines.len().saturating_sub(25)..].join("\n");
+            format!("\n{} (/metrics: {told}):\n{end}", node.name)
         };
         self.nodes.iter().map(tail).collect()
     }

@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut history = JsonLines::create(&dir.path().join(run::HISTORY))?;
     let mut audit = JsonLines::create(&dir.path().join(run::AUDIT))?;
-    let options = Options { seed: 1, ops, clients: 64, queues: 4, backlog: 10_000, whole };
+    let options = Options { seed: 1, ops, clients: 64, queues: 4, backlog: 10_000, whole, held_up: false };
     let meta = generate(options, &mut |line| match line {
         Line::Event(event) => history.write(&*event),
         Line::Audit(line) => audit.write(&*line),

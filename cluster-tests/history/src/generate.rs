@@ -31,6 +31,8 @@ pub struct Options {
     pub backlog: u64,
     /// Whether clients use all that a queue can do: groups, priorities, dedup ids, times to live, cancels and the rest.
     pub whole: bool,
+    /// Whether calls are on their way for seconds now and then, there or back.
+    pub held_up: bool,
 }
 
 /// A line of a run.
@@ -79,6 +81,8 @@ struct Client {
     seen: Option<crate::format::MessageId>,
     /// Messages of its own that it may cancel or put at another time.
     own: VecDeque<Target>,
+    /// Nothing of it comes on before this time.
+    held_up_until: u64,
 }
 
 /// Where cluster time begins, in milliseconds.
@@ -154,7 +158,16 @@ impl Run<'_> {
     fn new_client(&mut self) -> Client {
         let p = self.next_client;
         self.next_client += 1;
-        Client { p, session: 0, seq: 0, pending: None, held: VecDeque::new(), seen: None, own: VecDeque::new() }
+        Client {
+            p,
+            session: 0,
+            seq: 0,
+            pending: None,
+            held: VecDeque::new(),
+            seen: None,
+            own: VecDeque::new(),
+            held_up_until: 0,
+        }
     }
 
     fn event(&mut self, p: u32, op: Op, what: What) {
@@ -230,6 +243,12 @@ impl Run<'_> {
             self.system()?;
         }
         let number = self.random.below(self.clients.len() as u64) as usize;
+        if self.t < self.clients[number].held_up_until {
+            return Ok(());
+        }
+        if self.options.held_up && self.random.below(300) == 0 {
+            self.clients[number].held_up_until = self.t + self.random.below(5_000_000_000);
+        }
         match &self.clients[number].pending {
             None if self.closing => {}
             None => self.begin(number),

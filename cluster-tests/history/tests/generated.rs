@@ -16,7 +16,7 @@ struct Made {
 }
 
 fn make(seed: u64, ops: u64, whole: bool) -> Made {
-    make_with(Options { seed, ops, clients: 6, queues: 2, backlog: 60, whole })
+    make_with(Options { seed, ops, clients: 6, queues: 2, backlog: 60, whole, held_up: false })
 }
 
 fn make_with(options: Options) -> Made {
@@ -41,7 +41,8 @@ fn legal_histories_are_green() -> anyhow::Result<()> {
     for seed in 0..200 {
         let (clients, queues, backlog) = (3 + seed % 9, 1 + seed % 3, 20 + 40 * (seed % 5));
         let clients = usize::try_from(clients)?;
-        let made = make_with(Options { seed, ops: 3_000, clients, queues, backlog, whole: seed % 8 != 0 });
+        let (whole, held_up) = (seed % 8 != 0, seed % 3 != 0);
+        let made = make_with(Options { seed, ops: 3_000, clients, queues, backlog, whole, held_up });
         assert!(made.meta.drained, "seed {seed}: expected all to be received");
         let report = judge(&made)?;
         assert_eq!(report.verdict(), Verdict::Green, "seed {seed}:\n{report}");

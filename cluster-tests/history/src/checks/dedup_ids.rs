@@ -117,7 +117,9 @@ impl Check for DedupIds {
                 let (a, b) = (&story.sent[pair[0] as usize], &story.sent[pair[1] as usize]);
                 let (first, second) = (&story.ops[a.op as usize], &story.ops[b.op as usize]);
                 let window = case.bounds(queue).dedup.0.saturating_mul(MS);
-                let close = second.t1 < first.t0.saturating_add(window).saturating_sub(case.slack(window));
+                // Whichever of the two came first: one that was on its way for long may be the later one.
+                let remembered = |t0: u64| t0.saturating_add(window).saturating_sub(case.slack(window));
+                let close = second.t1 < remembered(first.t0) && first.t1 < remembered(second.t0);
                 let freed = case.may_be_cancelled(pair[0], second.t1) || case.may_be_cancelled(pair[1], first.t1);
                 out.expect(!close || freed, || {
                     format!(

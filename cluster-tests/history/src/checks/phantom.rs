@@ -42,6 +42,14 @@ impl Check for Phantom {
                         case.delivery(got)
                     )
                 });
+                let group = got.group.as_deref().unwrap_or("");
+                out.expect(group == sent.m.group(), || {
+                    let (who, expected) = (story.name(sent.op), sent.m.group());
+                    format!(
+                        "{}: expected the group {expected:?} that {who} gave it, but it is {group:?}",
+                        case.delivery(got)
+                    )
+                });
             }
         }
         for dead in story.got.iter().filter_map(|got| story.dead.get(got.dead as usize).map(|dead| (got, dead))) {

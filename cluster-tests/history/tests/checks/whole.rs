@@ -50,6 +50,11 @@ fn dedup_ids_by_what_clients_saw() {
     hand.put(10, 20, keyed(1), taken_in(1));
     hand.put(30, 40, keyed(2), taken_in(2));
     hand.flagged("I11 a dedup id", "both added a message under the dedup id order 7");
+    // One of them was on its way for longer than the id is remembered: it may have come after that.
+    let mut hand = made(None);
+    hand.put(10, 3_000, keyed(1), taken_in(2));
+    hand.put(500, 510, keyed(2), taken_in(1));
+    hand.passes("I11 a dedup id");
     // A cancel frees it.
     let mut hand = made(None);
     hand.put(10, 20, keyed(1), taken_in(1));
