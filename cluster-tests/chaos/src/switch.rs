@@ -11,6 +11,9 @@ use crate::program::run;
 const NET: [u8; 3] = [10, 83, 0];
 /// The bridge.
 const BRIDGE: &str = "sw0";
+/// The bridge's hardware address. Left to itself a bridge takes the lowest one of its links, and another one with a later
+/// link: nodes would go on to answer to the old one, and be heard by nobody for as long as they remember it.
+const BRIDGE_MAC: &str = "02:00:0a:53:00:01";
 /// Where this process reaches nodes from, where nothing else is said.
 const OWN: u8 = 1;
 /// The first of the addresses for clients.
@@ -72,7 +75,7 @@ impl Switch {
         std::fs::create_dir_all("/run/netns").context("make /run/netns")?;
         run(&["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", "/run/netns"])?;
         run(&["ip", "link", "set", "lo", "up"])?;
-        run(&["ip", "link", "add", BRIDGE, "type", "bridge"])?;
+        run(&["ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"])?;
         let clients = (0..usize::from(CLIENT_ADDRESSES)).map(client_address);
         let links = (0..9).map(link_address);
         for own in [address(OWN)].into_iter().chain(clients).chain(links) {
