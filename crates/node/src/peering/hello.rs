@@ -71,10 +71,8 @@ impl Greeter {
                 return node.broken.report(refusal);
             }
             leaders = answers.leaders.clone();
-            if let Some(newer) = &answers.members
-                && newer.at > told.at
-            {
-                told = newer.clone();
+            if let Some(newer) = answers.members.clone().filter(|newer| newer.at > told.at) {
+                told = newer;
             }
             if (!cleared || answers.friends.is_empty())
                 && let Some(refusal) = answers.strangers.first()
@@ -132,8 +130,8 @@ impl Greeter {
         cleared: bool,
     ) -> Answers {
         // The newest addresses come from the log, and from others. The named peers are asked all the same: the log may be
-        // another cluster's.
-        // So is whoever leads: a newcomer's list and log may both lack it, and it alone lets newcomers in.
+        // another cluster's. So is whoever leads: a newcomer's list and log may both lack it, and it alone lets newcomers
+        // in.
         let named = self.peering.config().others().map(|(_, address)| address.as_str());
         let known = members.into_iter().flat_map(|members| &members.nodes);
         let known = known.filter(|(node, _)| **node != self.identity.node);
@@ -170,8 +168,7 @@ impl Greeter {
                 let ours =
                     |told: &Members| [theirs.node, self.identity.node].iter().all(|id| told.nodes.contains_key(id));
                 let told = answer.membership.and_then(membership_from_wire).filter(ours);
-                let known = answers.members.take();
-                answers.members = known.into_iter().chain(told).max_by_key(|members| members.at);
+                answers.members = answers.members.take().into_iter().chain(told).max_by_key(|members| members.at);
             }
         }
         answers

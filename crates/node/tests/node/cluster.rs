@@ -193,6 +193,12 @@ impl Cluster {
         self.places[at].disk = self.places[at].disk.copy();
     }
 
+    /// Ends a node that leaves nothing of its disk.
+    pub(crate) fn wipe(&mut self, at: usize) {
+        self.kill(at);
+        self.places[at].disk = Contents::default();
+    }
+
     /// Stops a node in order.
     pub(crate) async fn stop(&mut self, at: usize) {
         let Running { node, runtime } = self.running.remove(&at).expect("a running node");

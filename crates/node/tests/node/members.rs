@@ -171,8 +171,7 @@ async fn a_wiped_node_comes_back_under_a_new_id_without_a_hand_on_it() {
     cluster.enqueue("orders", &["a", "b"]).await;
     let wiped = (cluster.leader().await + 1) % 3;
     let old = cluster.places[wiped].disk.identity().node;
-    cluster.kill(wiped);
-    cluster.places[wiped].disk = Contents::default();
+    cluster.wipe(wiped);
     cluster.start(wiped).await;
     let new = cluster.places[wiped].disk.identity().node;
     assert_ne!(new, old);
@@ -197,8 +196,7 @@ async fn a_node_that_was_away_while_most_others_were_replaced_comes_back() {
     // Of those that it knows, one is left.
     for wiped in (1..4).map(|n| (away + n) % 5) {
         let old = cluster.places[wiped].disk.identity().node;
-        cluster.kill(wiped);
-        cluster.places[wiped].disk = Contents::default();
+        cluster.wipe(wiped);
         cluster.start(wiped).await;
         until_it("the new one in place of the old one", async || {
             let leader = cluster.running[&cluster.leader().await].node.handle();
@@ -217,8 +215,7 @@ async fn a_wiped_founder_joins_and_does_not_found_again() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;
     let founded = cluster.places[1].disk.identity().cluster;
-    cluster.kill(0);
-    cluster.places[0].disk = Contents::default();
+    cluster.wipe(0);
     cluster.start(0).await;
     let identity = cluster.places[0].disk.identity();
     assert_eq!(identity.cluster, founded);
@@ -289,10 +286,9 @@ async fn a_foreign_disk_is_refused() {
     let mut cluster = Cluster::of(3).await;
     cluster.start_all().await;
     let at = (cluster.leader().await + 1) % 3;
-    cluster.kill(at);
     let identity = cluster.places[at].disk.identity();
     let foreign = Identity { cluster: ClusterId([7; 16]), was_member: false, ..identity };
-    cluster.places[at].disk = Contents::default();
+    cluster.wipe(at);
     cluster.places[at].disk.home.set_identity(foreign).expect("an empty home");
     let reason = refusal(&cluster, at).await;
     assert!(reason.contains("expected a disk of cluster") && reason.contains("0707"), "{reason}");
